@@ -77,8 +77,8 @@ def refuse_jax(tensor: Tensor, name: str) -> None:
             name,
             expected="NumPy, torch or CuPy",
             got="a JAX array",
-            hint="use kronop.jax: kronop.jax.gemkm, gekmm and ksmm take JAX arrays, also under"
-            " jit, vmap and grad; for anything else pass numpy.asarray(array)",
+            hint="use kronop.jax: kronop.jax.gemkm, gekmm, ksmm and conv2d take JAX arrays, also"
+            " under jit, vmap and grad; for anything else pass numpy.asarray(array)",
         )
 
 

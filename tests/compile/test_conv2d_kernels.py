@@ -90,6 +90,15 @@ def test_widened_images_of_two_planes() -> None:
     _check_beside(next(item for item in plans if isinstance(item.pipeline, Conv2dWidened)))
 
 
+@pytest.mark.parametrize("kind", Operator)
+def test_groups_side_by_side(kind: Operator) -> None:
+    """The first plan for groups of four channels. What adds up slices spills a little."""
+    what = _description(kind, MathInstruction.tensor_op(float16), (8, 8))
+    plan = choice.plans(what, _HOPPER, 1, _GROUPED)[0]
+    assert isinstance(plan.pipeline, Conv2dJoined)
+    _check_beside(plan, 24 if kind is Operator.wgrad else 0)
+
+
 @pytest.mark.spread(case=_CASES, target=TARGETS)
 def test_folded_columns(case: tuple[DataType, bool, int], target: str) -> None:
     """The plan of the gradient in the images of a network's first layer."""
@@ -99,15 +108,6 @@ def test_folded_columns(case: tuple[DataType, bool, int], target: str) -> None:
     plan, *_ = choice.plans(what, Target.parse(target), 1, _FIRST)
     assert isinstance(plan.pipeline, Conv2dFolded)
     _check_beside(plan)
-
-
-@pytest.mark.parametrize("kind", Operator)
-def test_groups_side_by_side(kind: Operator) -> None:
-    """The first plan for groups of four channels. What adds up slices spills a little."""
-    what = _description(kind, MathInstruction.tensor_op(float16), (8, 8))
-    plan = choice.plans(what, _HOPPER, 1, _GROUPED)[0]
-    assert isinstance(plan.pipeline, Conv2dJoined)
-    _check_beside(plan, 24 if kind is Operator.wgrad else 0)
 
 
 def _widened_of(kind: Operator, element: DataType) -> Conv2dDescription:

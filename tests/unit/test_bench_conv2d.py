@@ -43,7 +43,7 @@ def test_layers() -> None:
     ("option", "message"),
     [
         (["--shapes", "9x8"], "H x W x C / K x R x S"),
-        (["--shapes", "9x9x4/4x3x3/1/3"], "channels of w"),
+        (["--shapes", "9x9x4/4x3x3/1/3"], "groups: expected a divisor"),
         (["--batch", "0"], "at least one image"),
         (["--repeats", "0"], "at least"),
         (["--kind", "dgrad", "--activation", "gelu"], "none for gradients"),

@@ -282,7 +282,7 @@ def _extents(name: str, shape: Sequence[int]) -> tuple[int, ...]:
             name,
             expected="four integers of at least 0",
             got=repr(shape),
-            hint="a tensor's shape, as x.shape",
+            hint=f"the tensor's shape, as {'x' if name == 'input_size' else 'w'}.shape",
         )
     return found
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,7 +11,7 @@ from kronop.args.operands import Operand, results
 from kronop.args.placing import Placed, Results
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.staging import Form, form_for
-from kronop.args.strides import broadcast_strides, broadcasts, flat_stride
+from kronop.args.strides import broadcast_strides, flat_stride
 from kronop.args.tensor import check_element
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.scalars import EpilogueArguments
@@ -20,12 +19,22 @@ from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import whole
 from kronop.descriptions.visitor_arguments import VisitorArguments
-from kronop.errors import ArgumentError, ElementTypeError
-from kronop.families.conv2d.description import (
-    PANEL,
-    Conv2dDescription,
-    Conv2dProblem,
-    shape_in_memory,
+from kronop.errors import ArgumentError
+from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, shape_in_memory
+from kronop.families.conv2d.shape_arguments import (
+    AXES,
+    ORDERS,
+    ROWS,
+    along,
+    as_rows,
+    check_panels,
+    four_axes,
+    misfit,
+    plain_shape,
+    shaped,
+    size_of,
+    spread_source,
+    with_axes,
 )
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import (
@@ -38,12 +47,7 @@ from kronop.families.gemm.slice_arguments import Slices
 from kronop.size import round_up
 
 Ints = tuple[int, ...]
-AXES, _PANELS, _FILTER = "abcd", "abcde", "bcd"
-# The axes of interleaved images and results, and of filters, in the order of channels last.
-_ORDERS = ((0, 2, 3, 1, 4), (3, 1, 2, 0, 4))
-# Axes of images and results that are the rows of a matrix.
-_ROWS = 3
-_HINT = "shapes are (N, H, W, C), (K, R, S, C / groups) and (N, P, Q, K), channels last"
+_PANELS, _FILTER = "abcde", "bcd"
 
 
 class Conv2dArguments(Slices):
@@ -123,7 +127,7 @@ class Conv2dArguments(Slices):
     ) -> None:
         super().__init__(operation, output_op)
         self._slices: Any = whole(split_k_slices)
-        self._given = _size_of(problem_size, split_k_mode, self._slices)
+        self._given = size_of(problem_size, split_k_mode, self._slices)
         self.split_k_mode, self._tensors = split_k_mode, (A, B, bias)
         self._accept(A=A, B=B, bias=bias, Z=C, Y=D)
 
@@ -134,11 +138,11 @@ class Conv2dArguments(Slices):
     @property
     def _rows(self) -> int:
         """How many axes of D are the rows of its matrix."""
-        return 1 if self._kind is Operator.wgrad and not self._description.by_taps else _ROWS
+        return 1 if self._kind is Operator.wgrad and not self._description.by_taps else ROWS
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         """The shape of D in memory; flat tensors beside a problem size get their shapes."""
-        what, tree = self._description, self.output_op
+        what, tree, flat = self._description, self.output_op, self._given is not None
         self._size = size = self._size_from(views)
         if what.stride_support is StrideSupport.Unity and (size.stride_h, size.stride_w) != (1, 1):
             raise ArgumentError(
@@ -148,7 +152,7 @@ class Conv2dArguments(Slices):
                 hint="describe the operation with kronop.conv.StrideSupport.Strided",
             )
         if what.interleaved:
-            _check_panels(size)
+            check_panels(size)
             for name in ("A", "B", "Z", "Y"):
                 self._table[name] = dataclasses.replace(self._table[name], axes=_PANELS)
         shapes = shapes_of(size)
@@ -156,11 +160,11 @@ class Conv2dArguments(Slices):
         for name, shape in own.items():
             if name in views:
                 wanted = shape_in_memory(shape, self._described(name).layout)
-                views[name] = self._shaped(name, views[name], wanted)
-        last = own["Y"][-1]
+                views[name] = shaped(self._called(name), views[name], wanted, flat=flat)
         found = shape_in_memory(own["Y"], what.Y.layout)
         if "Z" in views:
-            views["Z"] = self._source(views["Z"], found, last)
+            interleaved, last = what.interleaved, own["Y"][-1]
+            views["Z"] = spread_source(views["Z"], found, last, interleaved=interleaved, flat=flat)
         if "bias" in views:
             views["bias"] = self._bias(views["bias"], own["Y"])
         if isinstance(tree, VisitorArguments):
@@ -175,44 +179,24 @@ class Conv2dArguments(Slices):
             return self._given
         shapes = [views[name].shape for name in ("A", "B")]
         if self._description.interleaved:
-            shapes = [
-                _plain_shape(shape, axes) for shape, axes in zip(shapes, _ORDERS, strict=True)
-            ]
+            shapes = [plain_shape(shape, axes) for shape, axes in zip(shapes, ORDERS, strict=True)]
         for name, shape in zip("AB", shapes, strict=True):
             if len(shape) != len(AXES):
-                raise _misfit(
-                    name, "four dimensions", views[name].shape, "; or pass a problem_size"
-                )
+                raise misfit(name, "four dimensions", views[name].shape, "; or pass a problem_size")
         size = self._description.size_of(*shapes)
         return dataclasses.replace(size, slices=self._slices)
-
-    def _shaped(self, name: str, item: TensorView, shape: Ints) -> TensorView:
-        """A tensor of this shape; a flat one that holds its elements gets it."""
-        if item.shape == shape:
-            return item
-        is_flat = self._given is not None and len(item.shape) == 1 and item.in_place
-        if not is_flat or item.size != math.prod(shape):
-            raise _misfit(self._called(name), shape, item.shape)
-        steps = contiguous_strides(shape)
-        return item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
-
-    def _source(self, item: TensorView, shape: Ints, last: int) -> TensorView:
-        """C, whose shape repeats over that of D."""
-        if len(item.shape) == 1 and item.size not in (1, last) and self._given is not None:
-            item = self._shaped("Z", item, shape)
-        elif self._description.interleaved and item.shape == (last,):
-            step = item.strides[0]
-            item = item.reshaped((last // PANEL, 1, 1, PANEL), (PANEL * step, 0, 0, step))
-        if not broadcasts(item.shape, shape):
-            raise _misfit("C", shape, item.shape)
-        return item
 
     def _bias(self, item: TensorView, shape: Ints) -> TensorView:
         """A bias of a result of this shape, whose channels are columns: of wgrad, they repeat for
         each pixel of a filter."""
         _, r, s, last = shape
         if item.shape != (last,):
-            raise _misfit("bias", (last,), item.shape)
+            raise ArgumentError(
+                "shape of bias",
+                expected=(last,),
+                got=item.shape,
+                hint="one number for each channel of the result",
+            )
         if self._kind is not Operator.wgrad:
             return item
         self._table["bias"] = dataclasses.replace(self._table["bias"], axes=_FILTER)
@@ -240,7 +224,7 @@ class Conv2dArguments(Slices):
         if name == "bias":
             check_element(item.element, self._description.Y.element, name, ", the type of D")
         if name in ("Y", "Z") and self._rows == 1:
-            item = _as_rows(item)
+            item = as_rows(item)
         super()._check(name, item)
 
     def _end(self, views: dict[str, TensorView]) -> None:
@@ -251,8 +235,8 @@ class Conv2dArguments(Slices):
             views["Z"] = source.reshaped(self._shape, strides)
         if isinstance(self.output_op, VisitorArguments):
             size = self.output_op.problem_size
-            items = [_with_axes(item, self._shape) for item in self._visited]
-            self._visited = visited.fitted(items, self._shape, size, rows=_ROWS)
+            items = [with_axes(item, self._shape) for item in self._visited]
+            self._visited = visited.fitted(items, self._shape, size, rows=ROWS)
             visited.check_overlaps(self._visited, views["Y"], {"A": views["A"], "B": views["B"]})
             for item in self._visited:
                 views[item.key] = item.view
@@ -283,7 +267,7 @@ class Conv2dArguments(Slices):
             return dataclasses.replace(found, form=Form(item.shape, contiguous_strides(item.shape)))
         if name in ("A", "B", "Z", "Y"):
             if self._description.interleaved and self._is_host:
-                return self._channels_last(item, _ORDERS[name == "B"], described)
+                return self._channels_last(item, ORDERS[name == "B"], described)
             found = Placed.of(item, described, self._device, axes)
             if found.form is not None or (item.size and not self._is_usable(name, found)):
                 return dataclasses.replace(found, form=self._form_of(name, item, described))
@@ -330,7 +314,7 @@ class Conv2dArguments(Slices):
         if self._description.interleaved and not self._is_host:
             return item.strides
         if name in ("A", "B"):
-            return _along(item.shape, item.strides)
+            return along(item.shape, item.strides)
         found = self._matrix(item)
         assert found is not None
         return found
@@ -346,7 +330,7 @@ class Conv2dArguments(Slices):
         source = self._views.get("Z")
         if source is None:
             return False
-        axes = _ORDERS[0][:_ROWS] if self._description.interleaved else range(_ROWS)
+        axes = ORDERS[0][:ROWS] if self._description.interleaved else range(ROWS)
         steps = [source.strides[axis] for axis in axes if source.shape[axis] > 1]
         return bool(steps) and not any(steps)
 
@@ -388,7 +372,7 @@ class Conv2dArguments(Slices):
             size=self._size,
             a=found["A"],
             b=found["B"],
-            y=self._four(found["Y"]),
+            y=four_axes(found["Y"], shapes_of(self._size)[self._kind.tensors[2]], self._rows),
             z=self._grouped(found["Z"]) if "Z" in found else None,
             bias=self._grouped(found["bias"]) if "bias" in found else None,
             visited=tuple(self._grouped(found[item.key]) for item in self._visited),
@@ -397,18 +381,6 @@ class Conv2dArguments(Slices):
             by_taps=self._description.by_taps,
             workspace=workspace,
         )
-
-    def _four(self, matrix: Strided) -> Strided:
-        """The result with a stride for each of its four axes."""
-        if len(matrix.strides) > 2:
-            return matrix
-        (row, column), shape = matrix.strides, shapes_of(self._size)[self._kind.tensors[2]]
-        _, b, c, d = shape
-        if self._rows == 1:
-            strides = (row, c * d * column, d * column, column)
-        else:
-            strides = (b * c * row, c * row, row, column)
-        return dataclasses.replace(matrix, strides=strides)
 
     def _grouped(self, matrix: Strided) -> Strided:
         """A matrix like the result, for each of its products."""
@@ -425,87 +397,3 @@ class Conv2dArguments(Slices):
             Operator.wgrad: size.filters * row,
         }[self._kind]
         return dataclasses.replace(matrix, batch=(step,))
-
-
-def _with_axes(item: visited.Visited, shape: Ints) -> visited.Visited:
-    """What a visitor tree reads or writes with the axes of D, if it is given as of a matrix."""
-    *lead, last = shape
-    rows, view = math.prod(lead), item.view
-    own = {"tensor": (rows, last), "column": (rows,)}.get(item.kind)
-    if view.shape == (rows, 1) and item.kind == "column":
-        view = view.reshaped((rows,), view.strides[:1])
-    if view.shape != own:
-        return item
-    step, *within = view.strides
-    steps = (step * of for of in contiguous_strides(tuple(lead)))
-    found = view.reshaped((*lead, *view.shape[1:]), (*steps, *within))
-    return dataclasses.replace(item, view=found)
-
-
-def _as_rows(item: TensorView) -> TensorView:
-    """A tensor like filters as a matrix with a row for each; as it is if it is none."""
-    if len(item.shape) != len(AXES):
-        return item
-    column = flat_stride(item.shape[1:], item.strides[1:])
-    if column is None:
-        return item
-    shape = (item.shape[0], math.prod(item.shape[1:]))
-    return item.reshaped(shape, (item.strides[0], column))
-
-
-def _along(shape: Ints, strides: Ints) -> Ints:
-    """The strides of four axes, of extents of 1 those of a tensor without gaps; of panels, whose
-    channels are in order, as of a tensor with the channels last."""
-    if len(shape) > len(AXES):
-        return (*strides[:_ROWS], 1)
-    found: list[int] = []
-    unit = 1
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        found.append(unit if extent == 1 else stride)
-        unit = found[-1] * extent
-    return tuple(reversed(found))
-
-
-def _plain_shape(shape: Ints, order: Ints) -> Ints:
-    """The shape with the channels last of a tensor of panels; as it is if it is none."""
-    if len(shape) != len(order):
-        return shape
-    *lead, panels, width = (shape[axis] for axis in order)
-    return (*lead, panels * width)
-
-
-def _size_of(given: object, mode: object, slices: object) -> Conv2dSize | None:
-    """The size that a user gave, with its slices."""
-    if not isinstance(mode, SplitKMode) or type(slices) is not int or slices < 1:
-        raise ElementTypeError(
-            "split_k_mode and split_k_slices",
-            expected="one of kronop.conv.SplitKMode, and a positive integer",
-            got=f"{mode!r} and {slices!r}",
-            hint="for example kronop.conv.SplitKMode.Serial and 1",
-        )
-    if given is None:
-        return None
-    size = given.size if isinstance(given, Conv2dProblemSize) else given
-    if not isinstance(size, Conv2dSize):
-        raise ElementTypeError(
-            "problem_size",
-            expected="a kronop.conv.Conv2dProblemSize",
-            got=repr(given),
-            hint="or None, for strides of 1, without padding",
-        )
-    return dataclasses.replace(size, slices=max(slices, size.slices))
-
-
-def _check_panels(size: Conv2dSize) -> None:
-    """Raises ArgumentError unless channels and filters fill panels, in one group."""
-    if size.c % PANEL or size.k % PANEL or size.groups != 1:
-        raise ArgumentError(
-            "interleaved tensors",
-            expected=f"C and K multiples of {PANEL}, in one group",
-            got=f"C {size.c}, K {size.k}, {size.groups} groups",
-            hint="take kronop.TensorNHWC",
-        )
-
-
-def _misfit(name: str, expected: object, got: object, more: str = "") -> ArgumentError:
-    return ArgumentError(f"shape of {name}", expected=expected, got=got, hint=f"{_HINT}{more}")

@@ -76,7 +76,10 @@ def _kind(options: argparse.Namespace) -> Operator:
     name = options.kind or "fprop"
     if name not in Operator.__members__:
         raise ArgumentError(
-            "--kind", expected=", ".join(Operator.__members__), got=repr(name), hint="fprop"
+            "--kind",
+            expected=f"one of {', '.join(Operator.__members__)}",
+            got=repr(name),
+            hint="as --kind dgrad",
         )
     return Operator[name]
 
@@ -96,7 +99,7 @@ def _size_of(options: argparse.Namespace, text: str) -> Conv2dSize:
             hint="strides, padding, dilation and groups are flags",
         )
     n, h, w, c, k, r, s = map(int, found.groups())
-    groups = _numbers("--groups", options.groups or "1")[0]
+    groups = _count("--groups", options.groups or "1")
     padding = options.padding
     geometry = Geometry.of(
         _numbers("--stride", options.stride or "1"),
@@ -104,12 +107,20 @@ def _size_of(options: argparse.Namespace, text: str) -> Conv2dSize:
         _numbers("--dilation", options.dilation or "1"),
         groups,
     )
-    return geometry.size((n, c, h, w), (k, c // max(groups, 1), r, s))
+    return geometry.size((n, c, h, w), (k, c // groups, r, s))
+
+
+def _count(flag: str, text: str) -> int:
+    if not re.fullmatch(r"[1-9]\d*", text):
+        raise ArgumentError(flag, expected="a number", got=repr(text), hint=f"as {flag} 2")
+    return int(text)
 
 
 def _numbers(flag: str, text: str) -> tuple[int, int]:
     found = _PAIR.fullmatch(text)
     if not found:
-        raise ArgumentError(flag, expected="a number, or two as 2x1", got=repr(text), hint="2")
+        raise ArgumentError(
+            flag, expected="a number, or two", got=repr(text), hint=f"as {flag} 2x1"
+        )
     first, second = found.groups()
     return int(first), int(second or first)

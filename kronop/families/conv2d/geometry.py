@@ -101,12 +101,18 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
                     f"shape of {name}", expected=extents, got=tuple(shape), hint=hint
                 )
         (_, c, *_), (k, channels, *_) = x, w
-        if c % self.groups or k % self.groups or c // self.groups != channels:
+        if c % self.groups or k % self.groups:
+            raise ArgumentError(
+                "groups",
+                expected=f"a divisor of {c} channels and {k} filters",
+                got=self.groups,
+                hint="each group has as many channels, and as many filters",
+            )
+        if c // self.groups != channels:
             raise ArgumentError(
                 "channels of w",
-                expected=f"{c} / {self.groups}, the channels of x in a group, and so many filters"
-                " that groups have equal numbers",
-                got=f"w of shape {tuple(w)}",
+                expected=f"{c // self.groups}, the channels of x / groups",
+                got=f"{channels}, of shape {tuple(w)}",
                 hint="w is (K, C / groups, R, S)",
             )
 
@@ -130,9 +136,9 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
         left = image + 2 * pad - reach - 1
         if left < 0 or not taps:
             raise ArgumentError(
-                f"pixels along {_AXES[axis]}",
-                expected=f"1 to {image + 2 * pad} of a filter, as of x with its padding",
-                got=f"{taps}, {self.dilation[axis]} apart",
+                f"filter's extent along {_AXES[axis]}",
+                expected=f"1 to {image + 2 * pad} pixels, the extent of x with its padding",
+                got=f"{max(0, reach + 1)} ({taps} pixels, dilation {self.dilation[axis]})",
                 hint="pad more, or take smaller filters",
             )
         return pad, left // self.stride[axis] + 1

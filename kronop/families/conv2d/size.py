@@ -132,8 +132,11 @@ class Conv2dSize:
         steps = (
             f"/{self.stride_h}x{self.stride_w}" if (self.stride_h, self.stride_w) != (1, 1) else ""
         )
+        images = "image" if count == "1" else "images"
+        filters = "filter" if self.k == 1 else "filters"
         return (
-            f"{count} images {self.h}x{self.w}x{self.c}, {self.k} filters {self.r}x{self.s}{steps}"
+            f"{count} {images} {self.h}x{self.w}x{self.c}, {self.k} {filters}"
+            f" {self.r}x{self.s}{steps}"
         )
 
     def times(self, batch: int) -> Self:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import math
 from typing import Any, Self
@@ -12,6 +13,8 @@ from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.gemm.vocabulary import Extent, GemmCoord, MatrixCoord
 from kronop.frozen import dataclass
 from kronop.size import extent_of
+
+_EXTENTS = frozenset(item.name for item in dataclasses.fields(Conv2dSize))
 
 
 class TensorLayout(AnyLayout):
@@ -220,17 +223,9 @@ class Conv2dProblemSize:
         split_k_slices: int = 1,
         groups: int = 1,
     ) -> None:
-        four = {"input_size": input_size, "filter_size": filter_size, "padding": padding}
-        two = {"stride": stride, "dilation": dilation}
-        for given, kind in ((four, Tensor4DCoord), (two, MatrixCoord), ({"mode": mode}, Mode)):
-            for name, value in given.items():
-                if not isinstance(value, kind):
-                    raise ElementTypeError(
-                        name,
-                        expected=f"a {kind.__name__}",
-                        got=repr(value),
-                        hint="see kronop.conv.Conv2dProblemSize",
-                    )
+        _check_class(Tensor4DCoord, input_size=input_size, filter_size=filter_size, padding=padding)
+        _check_class(MatrixCoord, stride=stride, dilation=dilation)
+        _check_class(Mode, mode=mode)
         n, h, w, c = (input_size.at(index) for index in range(4))
         k, r, s, channels = (filter_size.at(index) for index in range(4))
         pads, steps = (padding.at(0), padding.at(2)), (int(stride.row), int(stride.column))
@@ -272,15 +267,28 @@ class Conv2dProblemSize:
     def __getattr__(self, name: str) -> Any:
         """CUTLASS's names of the extents: N, H, W, C, K, R, S, P, Q in capitals, stride_h, pad_w,
         dilation_h and so on, groups and split_k_slices."""
-        own = {"split_k_slices": "slices"}.get(name, name.lower() if len(name) == 1 else name)
-        if name.startswith("_") or (len(name) == 1 and not name.isupper()):
-            raise AttributeError(name)
+        is_one = len(name) == 1
+        own = {"split_k_slices": "slices"}.get(name, name.lower() if is_one else name)
+        if own not in _EXTENTS or (is_one and not name.isupper()):
+            raise AttributeError(f"Conv2dProblemSize has no attribute {name!r}")
         return getattr(self.size, own)
 
     @property
     def mode(self) -> Mode:
         """Whether filters are flipped."""
         return Mode.convolution if self.size.flipped else Mode.cross_correlation
+
+
+def _check_class(kind: type, **given: object) -> None:
+    """Refuses arguments of another class."""
+    for name, value in given.items():
+        if not isinstance(value, kind):
+            raise ElementTypeError(
+                name,
+                expected=f"a {kind.__name__}",
+                got=repr(value),
+                hint="see kronop.conv.Conv2dProblemSize",
+            )
 
 
 def implicit_gemm_problem_size(operator: Operator, problem_size: Conv2dProblemSize) -> GemmCoord:

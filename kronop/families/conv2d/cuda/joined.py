@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import cast
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.strided import Strided
@@ -48,8 +49,13 @@ class Conv2dJoined(Pipeline):
         return self.inner.product
 
     @property
+    def _sliced(self) -> bool:
+        """Whether results are added up from slices, as those of wgrad are."""
+        return self.product.kind is Operator.wgrad
+
+    @property
     def parts(self) -> tuple[Runnable, ...]:
-        return (self.inner,) if isinstance(self.inner, Conv2dSlices) else (self.spread, self.inner)
+        return (self.inner,) if self._sliced else (self.spread, self.inner)
 
     def status(self, target: Target) -> Status:
         return self.inner.status(target)
@@ -67,7 +73,7 @@ class Conv2dJoined(Pipeline):
         spread = size.channels * self._together(size) * self.spread.element.bytes
         if spread % GRANULE:
             yield f"groups of {spread} bytes; tensor maps have rows of multiples of {GRANULE}"
-        vector = self.inner.adding.vector if isinstance(self.inner, Conv2dSlices) else 1
+        vector = cast("Conv2dSlices", self.inner).adding.vector if self._sliced else 1
         if size.channels % vector:
             yield f"groups of {size.channels} channels; slices are added up {vector} at once"
 
@@ -86,8 +92,9 @@ class Conv2dJoined(Pipeline):
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
         size, place, together = problem.size, problem.workspace, self._together(problem.size)
         joined = self._inner(size)
-        if isinstance(self.inner, Conv2dSlices):
-            return self.inner.launches_to(problem, joined, runs_of(joined, size.channels), target)
+        if self._sliced:
+            inner = cast("Conv2dSlices", self.inner)
+            return inner.launches_to(problem, joined, runs_of(joined, size.channels), target)
         channels = joined.channels
         filters = Strided(
             pointer=place,
@@ -119,7 +126,7 @@ class Conv2dJoined(Pipeline):
         return replace(size, groups=size.groups // self._together(size))
 
     def _filter_bytes(self, size: Conv2dSize) -> int:
-        if isinstance(self.inner, Conv2dSlices):
+        if self._sliced:
             return 0
         count = size.k * size.r * size.s * self._inner(size).channels
         return operands.round_up(count * self.spread.element.bytes, _APART)

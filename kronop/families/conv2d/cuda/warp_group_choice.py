@@ -116,13 +116,13 @@ def _sliced(what: Conv2dDescription, target: Target) -> Iterator[Conv2dSlices]:
 def _joined(what: Conv2dDescription, target: Target) -> Iterator[Conv2dJoined]:
     """Those that convolve several groups as one. Results of a wgrad are runs of few channels, which
     may be less than vectors."""
-    for item in _direct(what, target):
-        spread = Conv2dSpread(element=what.A.element)
-        if isinstance(item, Conv2dSlices):
+    spread = Conv2dSpread(element=what.A.element)
+    if what.conv_kind is not Operator.wgrad:
+        yield from (Conv2dJoined(spread=spread, inner=it) for it in _direct(what, target))
+    elif status(what, target):
+        for item in _sliced(what, target):
             single = replace(item, adding=replace(item.adding, vector=1))
             yield from (Conv2dJoined(spread=spread, inner=it) for it in (item, single))
-        elif what.conv_kind is not Operator.wgrad:
-            yield Conv2dJoined(spread=spread, inner=item)
 
 
 def _widened(what: Conv2dDescription, target: Target) -> Iterator[Conv2dWidened]:

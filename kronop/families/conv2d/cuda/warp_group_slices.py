@@ -247,5 +247,6 @@ def slices_of(design: Conv2dSlices, size: Conv2dSize, target: Target) -> int:
         _MOST_BYTES // max(1, design.bytes_of_slice(size)),
     )
     # One slice if there are no pixels: its sums are zeros.
-    counts = range(max(1, min(size.slices, slabs)), max(size.slices, most) + 1)
-    return min(counts, key=lambda count: _seconds(design, size, count, target), default=1)
+    least = max(1, min(size.slices, slabs))
+    counts = range(least, max(least, most) + 1)
+    return min(counts, key=lambda count: _seconds(design, size, count, target))

@@ -43,12 +43,11 @@ class WidenedTile {
     offset_ = int(piece) * 16;
     writer_ = int(threadIdx.x / pieces);
     writers_ = int(Step::kThreads / pieces);
-    const int met = int(p.met) * kSize - offset_;
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int bytes = met - 4 * i;
-      masks_[i] = bytes >= 4 ? ~0u : bytes > 0 ? (1u << 8 * bytes) - 1 : 0u;
-    }
+    // Masks are read from memory: in registers, the compiler computes them for each piece anew.
+    const int left = int(p.met) * kSize - int(pieces - 1) * 16;
+    masks_ = Step::kMasksAt + (piece + 1 == pieces ? 16 : 0);
+    for (int i = int(threadIdx.x); i < 32; i += Step::kThreads)
+      shared_memory()[Step::kMasksAt + i] = i < 16 + left ? 255 : 0;
   }
 
   KRONOP_INLINE void read(long long image, int first_line, int first_column) const {
@@ -74,10 +73,12 @@ class WidenedTile {
     for (; column < columns; advance(row, column, down, along)) {
       if (row >= rows) continue;
       const int from = row * apart_ + column * next;
+      const Piece masks =
+          load<unsigned, 4>(reinterpret_cast<const unsigned*>(shared_memory() + masks_));
       Piece piece = follow ? run(from + offset_) : gathered(from), rest;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        piece.data[i] &= masks_[i];
+        piece.data[i] &= masks.data[i];
         if constexpr (Step::kSplit) {
           const float value = __builtin_bit_cast(float, piece.data[i]),
                       rounded = round_to_tf32(value);
@@ -85,7 +86,7 @@ class WidenedTile {
           rest.data[i] = bits_of(value - rounded);
         }
       }
-      auto* const place = reinterpret_cast<unsigned*>(to + (long long)(column * all + row) * pitch);
+      auto* const place = reinterpret_cast<unsigned*>(to + (column * all + row) * pitch);
       store(place, piece);
       if constexpr (Step::kSplit) store(place + p_.plane, rest);
     }
@@ -196,8 +197,7 @@ class WidenedTile {
   // longer elements, as lanes read several lines at once. There is room for all words that the last
   // piece touches.
   const int wide_, apart_;
-  int offset_, writer_, writers_;
-  unsigned masks_[4];  // Bytes of the thread's piece that are not behind what a column meets.
+  int offset_, writer_, writers_, masks_;
 };
 
 template <class Step>

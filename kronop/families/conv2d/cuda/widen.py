@@ -86,6 +86,7 @@ class Conv2dWiden(InWorkspace):
                 ("kThreads", _THREADS),
                 ("kBlocks", _RESIDENT),
                 ("kLines", _LINES),
+                ("kMasksAt", self.shared_bytes - 2 * _PIECE_BYTES),
                 ("kSplit", self.split),
             ),
             folders=(package_folder(__package__),),

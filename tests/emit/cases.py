@@ -121,12 +121,17 @@ def operations() -> Iterator[_Named]:
 
 
 def plans_of_convolutions(target: str) -> Iterator[Plan]:
-    """Those of layers that have kernels of their own: first ones, and depthwise ones."""
-    first, depthwise = Conv2dSize(64, 224, 224, 3, 64, 7, 7), Conv2dSize(8, 9, 9, 64, 64, groups=64)
+    """Those of layers that have kernels of their own: first ones, depthwise ones, and those of
+    groups of few channels."""
+    sizes = (
+        Conv2dSize(64, 224, 224, 3, 64, 7, 7),
+        Conv2dSize(8, 9, 9, 64, 64, groups=64),
+        Conv2dSize(64, 56, 56, 128, 128, 3, 3, groups=32),
+    )
     for kind in Operator:
         operation = _convolution(kind, target)
         yield operation.plan
-        for size in (first, depthwise):
+        for size in sizes:
             yield operation.plan_for(size)
 
 

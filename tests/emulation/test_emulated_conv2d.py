@@ -27,6 +27,7 @@ from kronop.descriptions.datatype import (
 from kronop.descriptions.epilogue import Epilogue, LinearCombination
 from kronop.descriptions.math_instruction import MathInstruction, MathOperation, OpClass
 from kronop.descriptions.strided import Strided
+from kronop.emit.plan import Plan
 from kronop.families.conv2d.cuda import choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
 from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
@@ -112,13 +113,15 @@ class Kernel:
         folder: Path,
         what: Conv2dDescription,
         size: Conv2dSize,
-        is_wanted: Callable[[Any], bool] = lambda design: isinstance(design, Conv2dBlocks),
+        is_wanted: Callable[[Plan], bool] = lambda plan: isinstance(
+            plan.steps[-1].design, Conv2dBlocks
+        ),
     ) -> None:
         status = choice.supports(what, TARGET)
         assert status, status.reason
         self.what, self.size, self.kind = what, size, what.conv_kind
         plans = choice.plans(what, TARGET, 99, size)
-        self.plan = next(it for it in plans if is_wanted(it.steps[-1].design))
+        self.plan = next(filter(is_wanted, plans))
         self.random = np.random.default_rng(3)
         self._emulator = Emulator(self.plan, folder)
         self.gathered = self._emulator.gathered
@@ -138,18 +141,22 @@ class Kernel:
         placed[...] = values
         return placed
 
-    def check(self, *, added: bool = False, slices: int = 1) -> None:
+    def check(self, *, added: bool = False, slices: int = 1, lines: int = 1, gap: int = 0) -> None:
         """Runs it on random operands, and compares every element of the result.
 
         Args:
             added: the result is 2 A * B - C + bias.
+            lines: every one of B is the first of so many.
+            gap: channels behind those of a pixel of the result, and of C.
         """
         size, kind, what = dataclasses.replace(self.size, slices=slices), self.kind, self.what
         shapes, output = [shapes_of(size)[of] for of in kind.tensors], what.Y.element
         a, b = (self.values(shape, what.A.element) for shape in shapes[:2])
-        y = support.poison(shapes[2], output)
-        z = self.values(shapes[2], output) if added else None
+        b = np.repeat(b, lines, axis=1)[:, ::lines] if lines > 1 else b
         *_, r, s, columns = shapes[2]
+        wider = (*shapes[2][:-1], columns + gap)
+        y = support.poison(wider, output)[..., :columns]
+        z = self.values(wider, output)[..., :columns] if added else None
         bias = self.values((columns,), output) if added else None
         repeats = (r, s, 1) if kind is Operator.wgrad else (1,)
         row = None if bias is None else np.tile(bias, repeats)
@@ -225,6 +232,22 @@ def test_promises_are_those_of_a_group(folder: Path) -> None:
     assert kernel.design.seconds(plain, TARGET) == np.inf
     if not kernel.gathered:
         kernel.check()
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+@pytest.mark.parametrize("name", ["tensor f16", "3xtf32", "simt f32"])
+def test_groups_side_by_side(folder: Path, name: str, kind: Operator) -> None:
+    """Several groups are one product, unless lines of filters have gaps."""
+    size = Conv2dSize(2, 7, 5, 32, 64, 3, 2, pad_h=1, stride_w=2, groups=8)
+
+    def joins(design: Any) -> bool:
+        return isinstance(design, Conv2dBlocks) and design.together(size) > 1
+
+    kernel = Kernel(folder, _description(_MATH[name], kind, whole=True), size, joins)
+    if kernel.gathered:
+        return
+    kernel.check(added=True)
+    kernel.check(lines=2)
 
 
 _TREES = {

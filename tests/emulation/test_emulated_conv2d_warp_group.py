@@ -29,6 +29,7 @@ from kronop.descriptions.tile import TileDescription
 from kronop.emit.design import Pipeline
 from kronop.emit.plan import Plan
 from kronop.families.conv2d.cuda import warp_group_choice
+from kronop.families.conv2d.cuda.joined import Conv2dJoined
 from kronop.families.conv2d.cuda.warp_group_choice import AnyConv2d
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
@@ -67,6 +68,7 @@ def run(
     gap: int = 0,
     split: bool = False,
     widened: bool = False,
+    joined: bool = False,
 ) -> None:
     """Runs a tile (rows, columns, whether teams take tiles in turn), and compares.
 
@@ -76,13 +78,14 @@ def run(
         gap: channels of the result that are left alone behind those that are written.
         split: of three TF32 products.
         widened: images are widened first, whatever their alignment.
+        joined: several groups are convolved as one.
     """
     random = np.random.default_rng(11)
     sums = math_of(element, split).element_accumulator
     epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
     output = epilogue.element_output
     what = _description(kind, element, epilogue, unity=unity, split=split)
-    sort = Conv2dWidened if widened else Conv2dSlices
+    sort = Conv2dWidened if widened else Conv2dJoined if joined else Conv2dSlices
     if cluster > 1:  # Which only described tiles have.
         m, n, alternate = tile
         warps, slab = (4 if alternate else 8, 1, 1), 128 // element.bytes
@@ -91,7 +94,9 @@ def run(
     design = next(
         item
         for item in warp_group_choice.designs(what, _TARGET)
-        if isinstance(item, sort) == (slices or widened) and _is(item, tile, cluster)
+        if isinstance(item, sort) == (slices or widened or joined)
+        and _is(item, tile, cluster)
+        and (not joined or item.status_of(size))
     )
     assert design.status(_TARGET)
     assert design.status_of(size), design.status_of(size)
@@ -228,6 +233,41 @@ def test_groups(folder: Path, kind: Operator) -> None:
     for slices in (False, True) if kind is Operator.wgrad else (False,):
         bias = kind is not Operator.wgrad
         run(folder, kind, size, source=True, bias=bias, slices=slices)
+
+
+# Groups of 4 channels, 2 filters and 6 channels each, and all groups as one.
+_SMALL_GROUPS = (
+    Conv2dSize(2, 6, 5, 128, 128, 3, 2, pad_h=1, groups=32),
+    Conv2dSize(1, 6, 7, 128, 64, 3, 3, pad_w=1, stride_h=2, stride_w=2, groups=32, flipped=True),
+    Conv2dSize(1, 6, 5, 48, 24, 2, 3, dilation_w=2, groups=8),
+)
+
+
+@pytest.mark.parametrize("size", _SMALL_GROUPS, ids=str)
+@pytest.mark.parametrize("kind", Operator)
+def test_groups_side_by_side(folder: Path, kind: Operator, size: Conv2dSize) -> None:
+    bias = kind is not Operator.wgrad
+    run(folder, kind, size, source=True, bias=bias, joined=True)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_three_products_of_groups(folder: Path, kind: Operator) -> None:
+    run(folder, kind, _SMALL_GROUPS[1], element=float32, split=True, bias=True, joined=True)
+
+
+def test_what_is_not_joined() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    size = _SMALL_GROUPS[0]
+    for kind, changed, why in (
+        (Operator.fprop, replace(size, groups=2), "as they are"),
+        (Operator.fprop, replace(size, groups=128), "one channel"),
+        (Operator.fprop, replace(size, c=36, k=36, groups=6), "72 bytes"),
+        (Operator.wgrad, replace(size, c=64, k=64), "4 at once"),
+    ):
+        designs = warp_group_choice.designs(_description(kind, float16, epilogue), _TARGET)
+        design = next(item for item in designs if isinstance(item, Conv2dJoined))
+        assert why in design.status_of(changed).reason
+        assert design.seconds(changed, _TARGET) == math.inf
 
 
 def test_strides_of_1_and_results_with_gaps(folder: Path) -> None:

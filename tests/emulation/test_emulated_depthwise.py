@@ -24,6 +24,7 @@ from kronop.descriptions.datatype import (
 )
 from kronop.descriptions.epilogue import Epilogue, LinearCombination, LinearCombinationGeneric
 from kronop.descriptions.math_instruction import MathInstruction
+from kronop.emit.plan import Plan
 from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.size import Conv2dSize
@@ -68,7 +69,8 @@ def _description(
 def _check(
     folder: Path, what: Conv2dDescription, size: Conv2dSize, *, tile: Any = None, **more: Any
 ) -> None:
-    def is_wanted(design: Any) -> bool:
+    def is_wanted(plan: Plan) -> bool:
+        design: Any = plan.steps[-1].design
         found = isinstance(design, Conv2dDepthwise)
         return found and (tile is None or (design.rows, design.columns, design.vector) == tile)
 
@@ -107,6 +109,13 @@ def test_filters_of_one_channel(folder: Path, kind: Operator) -> None:
     few = Conv2dSize(2, 7, 6, 3, 12, 3, 3, pad_w=1, stride_h=2, groups=3)
     for size in (few, many) if kind is not Operator.dgrad else (few,):
         _check(folder, _description(kind, float32, whole=False), size, added=True)
+
+
+@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
+def test_results_with_gaps(folder: Path, kind: Operator) -> None:
+    """Gaps with which no vectors are aligned, and others."""
+    for gap in (1, 8):
+        _check(folder, _description(kind, float16), _LAYER, added=True, gap=gap)
 
 
 def test_slices(folder: Path) -> None:

@@ -29,7 +29,7 @@ conv2d_warp_group_wgrad_f16_linear_64x128_sm_90a(const __grid_constant__ Paramet
 #include "conv2d_add_slices.cuh"
 
 using Parameters = kronop::Conv2dAddSlicesParameters<double, 2>;
-static_assert(sizeof(Parameters) == 184);
+static_assert(sizeof(Parameters) == 192);
 
 struct Step {
   using Output = kronop::half_t;

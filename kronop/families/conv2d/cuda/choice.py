@@ -16,7 +16,7 @@ from kronop.emit.choice import cheapest_plans
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.plan import Plan, Step
 from kronop.errors import ArgumentError
-from kronop.families.conv2d.cuda import depthwise_choice, warp_group_choice
+from kronop.families.conv2d.cuda import depthwise_choice, fold_choice, warp_group_choice
 from kronop.families.conv2d.cuda.design import Conv2dBlocks, contiguous
 from kronop.families.conv2d.cutlass import choice as cutlass_choice
 from kronop.families.conv2d.description import Conv2dDescription
@@ -102,6 +102,7 @@ def _own(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any,
     return {
         **dict.fromkeys(apart, depthwise_choice.steps),
         **dict.fromkeys(groups, warp_group_choice.steps),
+        **dict.fromkeys(fold_choice.designs(what, target, size), fold_choice.steps),
         **dict.fromkeys(blocks, _steps),
     }
 
@@ -114,6 +115,10 @@ def _designs(what: Conv2dDescription, target: Target, size: Conv2dSize) -> Itera
         access_a, access_b = _access(what, size)
         gathered = dataclasses.replace(design, access_a=access_a, access_b=access_b)
         yield Conv2dBlocks(kind=kind, wrapped=gathered)
+        bounded = dataclasses.replace(gathered, access_b=Access.Bounded)
+        joined = Conv2dBlocks(kind=kind, wrapped=bounded)
+        if size.channels > 1 and joined.together(size) > 1:
+            yield joined
 
 
 def _access(what: Conv2dDescription, size: Conv2dSize) -> tuple[Access, Access]:

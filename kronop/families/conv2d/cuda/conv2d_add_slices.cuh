@@ -1,6 +1,7 @@
 // Adds up the slices of the sums of a wgrad, always in the same order, and makes them results.
 // Slices are matrices of each group in the workspace: rows are filters, columns the channels of
-// each tap, filled up to whole blocks. Of widened images, a line of taps stands for one.
+// each tap, filled up to whole blocks. Of widened images, a line of taps stands for one. If several
+// groups were summed as one, each has some of the channels.
 #pragma once
 
 #include "kronop/memory.cuh"
@@ -17,6 +18,7 @@ struct Conv2dAddSlicesParameters {
   long long groups, m, n;
   long long channels, filled;  // of a tap, and those with what fills them up
   long long pitch;             // from row to row of a slice
+  long long together;          // groups that were summed as one
   long long y_row, y_column, y_batch, z_row, z_column, z_batch, bias_column, bias_batch;
   long long whole;  // Whether runs of results are contiguous and aligned.
   Scalar scalars[kScalars];
@@ -45,7 +47,7 @@ KRONOP_INLINE void conv2d_add_slices(const Parameters& p) {
     Sums sums{};
     if (at < count) {
       const Sum* const from = static_cast<const Sum*>(p.sums) + line * p.pitch + tap * p.filled +
-                              (column - tap * p.channels);
+                              (unsigned(group) % unsigned(p.together) - tap) * p.channels + column;
 #pragma unroll 4
       for (long long slice = share; slice < p.slices; slice += shares) {
         const Sums own = load<Sum, vector>(from + slice * apart);

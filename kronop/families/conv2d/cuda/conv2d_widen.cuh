@@ -3,7 +3,8 @@
 // padding, and behind it up to whole pieces of 16 bytes. Lines of a column follow each other: all
 // that a filter covers is then contiguous, as a pixel of many channels would be.
 //
-// Filters are images too, of which one column meets all taps.
+// Filters are images too, of which one column meets all taps. Indices have 32 bits but for
+// addresses: what is written has less than 2^30 bytes.
 #pragma once
 
 #include "kronop/mma.cuh"
@@ -19,6 +20,7 @@ struct Conv2dWidenParameters {
   long long stride_w, apart;   // Distances of columns, and of taps.
   long long met, pitch;        // What a column meets of a line, and that with zeros behind it.
   long long across, pixels;    // Columns of a tile, and the pixels of a line that they meet.
+  long long tiles;             // of a line
   long long image, line, pixel, channel;  // strides in elements
   long long plane;  // Where values are split: from the first plane to the second.
 };
@@ -27,103 +29,187 @@ struct Conv2dWidenParameters {
 template <class Step>
 class WidenedTile {
   using Element = typename Step::Element;
-  static constexpr int kRun = 16 / int(sizeof(Element)), kLines = Step::kLines;
-  // Threads of a line, and how many elements each of them reads at once.
-  static constexpr int kReaders = Step::kThreads / kLines, kAtOnce = 8;
+  using Piece = Vector<unsigned, 4>;
+  static constexpr int kSize = int(sizeof(Element)), kLines = Step::kLines;
+  static constexpr int kUnit = kSize < 4 ? 4 : kSize;
+  // A warp reads whole lines, several at once.
+  static constexpr int kWarp = 32, kWarps = Step::kThreads / kWarp, kRows = kLines / kWarps;
 
  public:
   KRONOP_INLINE explicit WidenedTile(const Conv2dWidenParameters& p)
-      : p_(p), tile_(reinterpret_cast<Element*>(shared_memory())),
-        wide_(int(p.pixels * p.channels)) {
-    const int pieces = int(p.pitch) / kRun, piece = int(threadIdx.x) % pieces;
-    offset_ = piece * kRun;
-    writer_ = int(threadIdx.x) / pieces;
-    writers_ = Step::kThreads / pieces;
+      : p_(p), wide_(int(p.pixels * p.channels)),
+        apart_(kUnit * ((wide_ * kSize + 23) / kUnit | 1)) {
+    const unsigned pieces = unsigned(p.pitch) * kSize / 16, piece = threadIdx.x % pieces;
+    offset_ = int(piece) * 16;
+    writer_ = int(threadIdx.x / pieces);
+    writers_ = int(Step::kThreads / pieces);
+    const int met = int(p.met) * kSize - offset_;
 #pragma unroll
-    for (int i = 0; i < kRun; ++i) {
-      const int at = offset_ + i, tap = at / int(p.channels);
-      places_[i] = at < p.met ? at + tap * int((p.apart - 1) * p.channels) : -1;
+    for (int i = 0; i < 4; ++i) {
+      const int bytes = met - 4 * i;
+      masks_[i] = bytes >= 4 ? ~0u : bytes > 0 ? (1u << 8 * bytes) - 1 : 0u;
     }
   }
 
-  KRONOP_INLINE void read(long long image, long long first_line, long long first_column) {
-    const int channels = int(p_.channels), row = int(threadIdx.x) / kReaders;
-    const long long h = first_line + row + p_.first_h;
-    // Pixels are inside if they are below this as unsigned numbers; lines of padding have none.
-    const unsigned width = h >= 0 && h < p_.height ? unsigned(p_.width) : 0;
-    const int w = int(first_column * p_.stride_w + p_.first_w);
-    const auto* const from = static_cast<const Element*>(p_.from) + image * p_.image + h * p_.line;
-    Element* const to = tile_ + row * apart();
-    constexpr int step = kReaders;
-    const int further = step / channels, rest = step % channels;
-    int at = int(threadIdx.x) % kReaders, pixel = at / channels, channel = at % channels;
-#pragma unroll 1
-    while (at < wide_) {
-      Element values[kAtOnce];
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i) {
-        const int x = w + pixel;
-        const bool there = unsigned(x) < width && at + i * step < wide_;
-        values[i] = there ? from[x * p_.pixel + channel * p_.channel] : Element{};
-        pixel += further;
-        channel += rest;
-        if (channel >= channels) {
-          channel -= channels;
-          ++pixel;
-        }
-      }
-#pragma unroll
-      for (int i = 0; i < kAtOnce; ++i)
-        if (at + i * step < wide_) to[at + i * step] = values[i];
-      at += kAtOnce * step;
-    }
+  KRONOP_INLINE void read(long long image, int first_line, int first_column) const {
+    if (p_.channel == 1 && p_.pixel == p_.channels)
+      read_as<true>(image, first_line, first_column);
+    else
+      read_as<false>(image, first_line, first_column);
   }
 
   // A thread writes pieces of one offset.
-  KRONOP_INLINE void write(long long image, long long first_line, long long first_column) const {
+  KRONOP_INLINE void write(long long image, int first_line, int first_column) const {
     if (writer_ >= writers_) return;
-    auto* const to = static_cast<Element*>(p_.to) + offset_;
+    const int all = int(p_.lines), pitch = int(p_.pitch) * kSize,
+              rows = math::min(kLines, all - first_line),
+              columns = math::min(int(p_.across), int(p_.columns) - first_column),
+              next = int(p_.stride_w * p_.channels) * kSize;
+    const bool follow = p_.apart == 1;
+    auto* const to = static_cast<unsigned char*>(p_.to) + offset_ +
+                     ((image * p_.columns + first_column) * p_.lines + first_line) * pitch;
+    int row = int(unsigned(writer_) % kLines), column = int(unsigned(writer_) / kLines);
+    const int down = int(unsigned(writers_) % kLines), along = int(unsigned(writers_) / kLines);
 #pragma unroll 1
-    for (int at = writer_; at < kLines * int(p_.across); at += writers_) {
-      const int row = at % kLines, of_tile = at / kLines;
-      const long long line = first_line + row, column = first_column + of_tile;
-      if (line >= p_.lines || column >= p_.columns) continue;
-      const Element* const from = tile_ + row * apart() + of_tile * int(p_.stride_w * p_.channels);
-      Vector<Element, kRun> values, rest;
+    for (; column < columns; advance(row, column, down, along)) {
+      if (row >= rows) continue;
+      const int from = row * apart_ + column * next;
+      Piece piece = follow ? run(from + offset_) : gathered(from), rest;
 #pragma unroll
-      for (int i = 0; i < kRun; ++i) {
-        values.data[i] = places_[i] < 0 ? Element{} : from[places_[i]];
+      for (int i = 0; i < 4; ++i) {
+        piece.data[i] &= masks_[i];
         if constexpr (Step::kSplit) {
-          const Element value = values.data[i];
-          values.data[i] = round_to_tf32(value);
-          rest.data[i] = value - values.data[i];
+          const float value = __builtin_bit_cast(float, piece.data[i]),
+                      rounded = round_to_tf32(value);
+          piece.data[i] = bits_of(rounded);
+          rest.data[i] = bits_of(value - rounded);
         }
       }
-      Element* const place = to + ((image * p_.columns + column) * p_.lines + line) * p_.pitch;
-      store(place, values);
+      auto* const place = reinterpret_cast<unsigned*>(to + (long long)(column * all + row) * pitch);
+      store(place, piece);
       if constexpr (Step::kSplit) store(place + p_.plane, rest);
     }
   }
 
  private:
-  // An odd number, as lanes read several lines at once.
-  KRONOP_INLINE int apart() const { return wide_ | 1; }
+  // Steps by as many pieces of an offset as a block writes at once, of which lines come first.
+  KRONOP_INLINE static void advance(int& row, int& column, int down, int along) {
+    row += down;
+    column += along;
+    if (row >= kLines) {
+      row -= kLines;
+      ++column;
+    }
+  }
+
+  template <bool kContiguous>
+  KRONOP_INLINE void read_as(long long image, int first_line, int first_column) const {
+    constexpr int at_once = kContiguous ? 32 / kUnit : 1;
+    const int channels = int(p_.channels), lane = int(threadIdx.x) % kWarp,
+              warp = int(threadIdx.x) / kWarp,
+              w = first_column * int(p_.stride_w) + int(p_.first_w);
+    // Elements of a line of the tile that are in the image. Lines of padding have none.
+    const int begin = -w * channels, end = (int(p_.width) - w) * channels;
+    const Element* from[kRows];
+    int ends[kRows];
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      const int h = first_line + warp + i * kWarps + int(p_.first_h);
+      ends[i] = h >= 0 && h < p_.height ? math::min(end, wide_) : begin;
+      from[i] =
+          static_cast<const Element*>(p_.from) + image * p_.image + h * p_.line + w * p_.pixel;
+    }
+#pragma unroll 1
+    for (int first = lane; first < wide_; first += at_once * kWarp) {
+      Element values[kRows][at_once];
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const Element* const place =
+            from[i] + (kContiguous ? first : apart_in_memory(first, channels));
+#pragma unroll
+        for (int j = 0; j < at_once; ++j) {
+          const int at = first + j * kWarp;
+          const bool there = at >= begin && at < ends[i];
+          values[i][j] = there ? place[j * kWarp] : Element{};
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kRows; ++i)
+#pragma unroll
+        for (int j = 0; j < at_once; ++j) {
+          const int at = first + j * kWarp;
+          if (at < wide_) line(warp + i * kWarps)[at] = values[i][j];
+        }
+    }
+  }
+
+  KRONOP_INLINE long long apart_in_memory(int at, int channels) const {
+    const int pixel = at / channels;
+    return pixel * p_.pixel + (at - pixel * channels) * p_.channel;
+  }
+
+  KRONOP_INLINE static Element* line_at(int byte) {
+    return reinterpret_cast<Element*>(shared_memory() + byte);
+  }
+  KRONOP_INLINE Element* line(int row) const { return line_at(row * apart_); }
+
+  // Neighbours from some byte on. Those of less than a word are shifted out of two words each.
+  KRONOP_INLINE Piece run(int byte) const {
+    const auto* const from = reinterpret_cast<const unsigned*>(shared_memory() + (byte & ~3));
+    Piece piece;
+    if constexpr (kSize >= 4) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) piece.data[i] = from[i];
+    } else {
+      const int shift = byte % 4 * 8;
+      unsigned word = from[0];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const unsigned next = from[i + 1];
+        piece.data[i] = unsigned(((unsigned long long)next << 32 | word) >> shift);
+        word = next;
+      }
+    }
+    return piece;
+  }
+
+  // The thread's piece of a column whose taps are apart.
+  KRONOP_INLINE Piece gathered(int byte) const {
+    const int channels = int(p_.channels), further = int(p_.apart - 1) * channels;
+    const unsigned char* const from = shared_memory() + byte;
+    Piece piece;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      piece.data[i] = 0;
+#pragma unroll 1
+      for (int j = 0; j < 4; ++j) {
+        const int at = offset_ + 4 * i + j, element = at / kSize;
+        if (element < p_.met)
+          piece.data[i] |= unsigned(from[at + element / channels * further * kSize]) << 8 * j;
+      }
+    }
+    return piece;
+  }
 
   const Conv2dWidenParameters& p_;
-  Element* const tile_;
-  const int wide_;
-  int offset_, writer_, writers_, places_[kRun];
+  // Elements of a line of the tile, and the bytes to the next line: an odd number of words, or of
+  // longer elements, as lanes read several lines at once. There is room for all words that the last
+  // piece touches.
+  const int wide_, apart_;
+  int offset_, writer_, writers_;
+  unsigned masks_[4];  // Bytes of the thread's piece that are not behind what a column meets.
 };
 
 template <class Step>
 KRONOP_INLINE void conv2d_widen(const Conv2dWidenParameters& p) {
-  WidenedTile<Step> tile(p);
-  const long long down = ceil_div(p.lines, Step::kLines), across = ceil_div(p.columns, p.across),
-                  count = p.images * down * across;
+  const WidenedTile<Step> tile(p);
+  const unsigned down = unsigned(ceil_div(p.lines, Step::kLines)), across = unsigned(p.tiles),
+                 count = unsigned(p.images) * down * across;
 #pragma unroll 1
-  for (long long at = blockIdx.x; at < count; at += gridDim.x) {
-    const long long image = at / (down * across), within = at - image * down * across,
-                    line = within / across * Step::kLines, column = within % across * p.across;
+  for (unsigned at = blockIdx.x; at < count; at += gridDim.x) {
+    const unsigned of_all = at / across, image = of_all / down;
+    const int line = int(of_all - image * down) * Step::kLines,
+              column = int(at - of_all * across) * int(p.across);
     tile.read(image, line, column);
     __syncthreads();
     tile.write(image, line, column);

@@ -11,14 +11,80 @@
 namespace kronop {
 namespace conv2d {
 
+// Where a thread's channels of the results are, and what is added to them.
+template <class Step, class Parameters>
+class DepthwiseEnds {
+  using Output = typename Step::Output;
+  using Sum = typename Step::Accumulator;
+  using Product = decltype(Parameters::product);
+  static constexpr int kVector = Step::kVector, kMost = 16 / int(sizeof(Output)),
+                       kWidth = kVector < kMost ? kVector : kMost;
+
+ public:
+  KRONOP_INLINE DepthwiseEnds(const Product& p, long long channel)
+      : finish_(p), y_(static_cast<Output*>(p.y) + channel * p.y_column),
+        z_(static_cast<const Output*>(p.z) + channel * p.z_column),
+        whole_y_(p.y_column == 1 && aligned(y_, p.y_row)),
+        whole_z_(p.z_column == 1 && aligned(z_, p.z_row)) {
+    const auto* const bias = static_cast<const Output*>(p.bias);
+#pragma unroll
+    for (int v = 0; v < kVector; ++v)
+      bias_[v] =
+          bias ? bias[(channel + v) * p.bias_column] : convert<Output>(Finish<Step>::no_bias());
+  }
+
+  // Stores the results of a pixel, whose rows in the matrices begin so many elements behind their
+  // first rows.
+  template <bool kSource>
+  KRONOP_INLINE void store(const Product& p, long long at_y, long long at_z,
+                           const Sum (&sums)[kVector]) const {
+    Output* const y = y_ + at_y;
+    const Output* const z = z_ + at_z;
+#pragma unroll
+    for (int first = 0; first < kVector; first += kWidth) {
+      Vector<Output, kWidth> values{};
+      if (kSource && whole_z_) {
+        values = load<Output, kWidth>(z + first);
+      } else if (kSource) {
+#pragma unroll
+        for (int v = 0; v < kWidth; ++v) values.data[v] = z[(first + v) * p.z_column];
+      }
+#pragma unroll
+      for (int v = 0; v < kWidth; ++v)
+        values.data[v] = finish_(sums[first + v], values.data[v], bias_[first + v]);
+      if (whole_y_) {
+        store_whole<Output, kWidth>(y + first, values);
+      } else {
+#pragma unroll
+        for (int v = 0; v < kWidth; ++v) y[(first + v) * p.y_column] = values.data[v];
+      }
+    }
+  }
+
+ private:
+  // Whether all runs of kWidth elements are.
+  KRONOP_INLINE static bool aligned(const Output* from, long long apart) {
+    const auto bytes = (unsigned long long)from | (unsigned long long)apart * sizeof(Output);
+    return bytes % (kWidth * sizeof(Output)) == 0;
+  }
+
+  const Finish<Step> finish_;
+  Output* const y_;
+  const Output* const z_;
+  const bool whole_y_, whole_z_;
+  Output bias_[kVector];
+};
+
 template <class Step, class Parameters>
 class Depthwise : DepthwiseTiles<Step, Parameters> {
   using Base = DepthwiseTiles<Step, Parameters>;
+  using Ends = DepthwiseEnds<Step, Parameters>;
   using typename Base::Across;
   using typename Base::Down;
   using typename Base::Input;
   using typename Base::Patch;
   using typename Base::Place;
+  using typename Base::Row;
   using typename Base::Sum;
   using Base::kColumns, Base::kFilters, Base::kRead, Base::kRows, Base::kVector;
   using Base::lane_, Base::lanes_, Base::p_, Base::slot_, Base::slots_;
@@ -35,14 +101,18 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
     load_filters(first / kVector * kFilters);
     __syncthreads();
     if (channel >= p_.product.n || slot_ >= slots_) return;
-    const gemm::Results<Step, decltype(p_.product)> results(p_.product, 0);
+    const Ends ends(p_.product, channel);
     const Input* const source =
         static_cast<const Input*>(p_.product.a) + Base::source_of(channel) * p_.a_strides[3];
     Base::for_each_tile(blockIdx.x / p_.chunks, [&](long long tile) {
       const Place at(p_, tile);
       Sum sums[kRows][kColumns][kVector] = {};
       add(Patch(p_, at, source, p_.a_strides, 0), sums);
-      store(results, at, channel, sums);
+      if (p_.product.z) {
+        store<true>(ends, at, sums);
+      } else {
+        store<false>(ends, at, sums);
+      }
     });
   }
 
@@ -55,7 +125,8 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
         (Base::kSpread ? p_.product.n * Step::kMultiplier : p_.product.n) - first;
     const int most = lanes_ * kFilters, count = left < most ? int(left) : most;
     const Input* const from = static_cast<const Input*>(p_.product.b) + first * p_.b_strides[0];
-#pragma unroll 4
+    // Loads of so many rounds are in flight: filters of 3 x 3 take 9, or twice as many.
+#pragma unroll 9
     for (int at = threadIdx.x; at < count * kTaps; at += Step::kThreads) {
       const int filter = at / kTaps, tap = at - filter * kTaps,
                 own = p_.flipped ? kTaps - 1 - tap : tap;
@@ -67,10 +138,14 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
 
   KRONOP_INLINE void add(const Patch& patch, Sum (&sums)[kRows][kColumns][kVector]) const {
     const Sum* const own = filters() + lane_ * kFilters;
+    // A row is on its way while the one before it is added.
+    Row next;
+    patch.load(p_, p_.a_strides, 0, next);
 #pragma unroll kUnrolled
     for (int y = 0; y < Down::kPixels; ++y) {
       Sum pixels[Across::kPixels][kRead];
-      patch.read(p_, p_.a_strides, y, pixels);
+      next.widen(pixels);
+      if (y + 1 < Down::kPixels) patch.load(p_, p_.a_strides, y + 1, next);
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const int tap = Down::tap(i, y);
@@ -112,20 +187,24 @@ class Depthwise : DepthwiseTiles<Step, Parameters> {
     }
   }
 
-  KRONOP_INLINE void store(gemm::Results<Step, decltype(p_.product)> results, const Place& at,
-                           long long channel, const Sum (&sums)[kRows][kColumns][kVector]) const {
-    const long long row = at.row * (long long)kRows - p_.before[0],
-                    column = at.column * (long long)kColumns - p_.before[1];
-    const int width = int(p_.results[1]);
-    results.begin((at.image * p_.results[0] + row) * width + column, channel);
+  template <bool kSource>
+  KRONOP_INLINE void store(const Ends& ends, const Place& at,
+                           const Sum (&sums)[kRows][kColumns][kVector]) const {
+    const int row = int(at.row) * kRows - int(p_.before[0]),
+              column = int(at.column) * kColumns - int(p_.before[1]);
+    const long long width = p_.results[1],
+                    first = (at.image * p_.results[0] + row) * width + column;
+    const auto& p = p_.product;
+    // Sums that stay ones, as in `Patch`.
+    const long long at_y = renewed(first * p.y_row), at_z = kSource ? renewed(first * p.z_row) : 0;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
+      const bool is_row = unsigned(row + i) < unsigned(p_.results[0]);
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
-        const bool there = (unsigned long long)(row + i) < (unsigned long long)p_.results[0] &&
-                           (unsigned long long)(column + j) < (unsigned long long)width;
-        if (there)
-          results.store(i * width + j, 0, reinterpret_cast<const Sum(&)[1][kVector]>(sums[i][j]));
+        if (is_row && unsigned(column + j) < unsigned(width))
+          ends.template store<kSource>(p, at_y + i * width * p.y_row + j * p.y_row,
+                                       at_z + i * width * p.z_row + j * p.z_row, sums[i][j]);
       }
     }
   }

@@ -36,12 +36,12 @@ _UNROLLED_TAPS, _UNROLLED_PIXELS = 9, 45
 _RUN, _MOST_BYTES = 8, 2**28
 # Instructions of a thread besides multiply-adds: for a load with its address and bounds, a result
 # and each of its channels, and a tile.
-_OF_LOAD, _OF_RESULT, _OF_CHANNEL, _OF_TILE = 4, 8, 3, 50
+_OF_LOAD, _OF_RESULT, _OF_CHANNEL, _OF_TILE = 4, 14, 3, 100
 # The share of cycles in which a multiprocessor issues instructions, of each warp and at most; that
 # of what takes less time than something else, and yet delays it.
 _BUSY_OF_WARP, _BUSY, _DELAYS = 1 / 16, 0.75, 0.2
-# Tiles that kernels reckon with in 32 bits.
-_MOST_TILES = 2**31 - 1
+# Tiles, and coordinates of pixels, with which kernels reckon in 32 bits.
+_MOST = 2**31 - 1
 _ARRAYS = ("a_strides", "b_strides", "extents", "results", "before", "first")
 _NUMBERS = ("tiles", "each", "chunks", "lanes", "parts", "flipped")
 _KINDS = {kind: index for index, kind in enumerate(Operator)}
@@ -197,8 +197,8 @@ class Conv2dDepthwise(Design):
         # A byte takes a whole register on its way to the type of sums.
         loaded = 4 if self.source.bytes == 1 else self.source.bytes
         brought = across * self._read * (loaded + self.sums.bytes) // 4
-        # Compilers have loads of two rows of wgrad in flight.
-        brought *= 2 if self.kind is Operator.wgrad else 1
+        # Without conversions, compilers have loads of two rows of wgrad in flight.
+        brought *= 2 if self.kind is Operator.wgrad and self.source is self.sums else 1
         return words * held + brought + across + _REGISTERS
 
     def status(self, target: Target) -> Status:
@@ -226,7 +226,7 @@ class Conv2dDepthwise(Design):
             size.filters,
         )
         whole = self._channels(size) % self.vector == 0
-        return size.channels == 1 and own == given and whole and self._tiles(size)[2] < _MOST_TILES
+        return size.channels == 1 and own == given and whole and self._reach(size) < _MOST
 
     def workspace(self, size: Conv2dSize, target: Target, threads: int) -> int:
         """The slices of wgrad."""
@@ -341,6 +341,18 @@ class Conv2dDepthwise(Design):
             for extent, early, of in zip(extents, before, tile, strict=True)
         )
         return max(1, down), max(1, across), size.n * down * across
+
+    def _reach(self, size: Conv2dSize) -> int:
+        """The most that tiles, and coordinates of their pixels, may be."""
+        down, across, tiles = self._tiles(size)
+        geometry = self._geometry(size)
+        ends = zip((down, across), geometry["first"], geometry["extents"], strict=True)
+        pixels = (
+            abs(first) + extent + (count + 1) * self._pixels(axis)
+            for axis, (count, first, extent) in enumerate(ends)
+        )
+        most: int = max(tiles, *pixels)
+        return most
 
     def _blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds at once."""

@@ -93,44 +93,75 @@ class DepthwiseTiles {
     }
   };
 
+  // A row of a patch, as it is in memory.
+  struct Row {
+    static_assert(kRead % Step::kReadWidth == 0);
+    Vector<Input, Step::kReadWidth> runs[Across::kPixels][kRead / Step::kReadWidth];
+
+    KRONOP_INLINE void widen(Sum (&pixels)[Across::kPixels][kRead]) const {
+#pragma unroll
+      for (int j = 0; j < Across::kPixels; ++j) DepthwiseTiles::widen(runs[j], pixels[j]);
+    }
+  };
+
   // The patch of the source that a tile reads.
   struct Patch {
     const Input* from;  // its first pixel, which need not exist
-    long long row, column;
+    int row, column;
     bool there[Across::kPixels];
 
     KRONOP_INLINE Patch(const Parameters& p, const Place& at, const Input* source,
                         const long long (&strides)[4], int rows_before)
-        : row(p.first[0] + at.row * (long long)Down::kAdvance + rows_before),
-          column(p.first[1] + at.column * (long long)Across::kAdvance) {
-      from = source + at.image * strides[0] + row * strides[1] + column * strides[2];
+        : row(int(p.first[0]) + int(at.row) * Down::kAdvance + rows_before),
+          column(int(p.first[1]) + int(at.column) * Across::kAdvance) {
+      // A sum that stays one: it would otherwise be made anew for each pixel.
+      const long long offset =
+          renewed(at.image * strides[0] + row * strides[1] + column * strides[2]);
+      from = source + offset;
 #pragma unroll
       for (int j = 0; j < Across::kPixels; ++j)
-        there[j] = (unsigned long long)(column + j) < (unsigned long long)p.extents[1];
+        there[j] = unsigned(column + j) < unsigned(p.extents[1]);
     }
-    // Reads a row of pixels; those out of bounds are zeros.
-    KRONOP_INLINE void read(const Parameters& p, const long long (&strides)[4], int i,
-                            Sum (&pixels)[Across::kPixels][kRead]) const {
-      const bool is_row = (unsigned long long)(row + i) < (unsigned long long)p.extents[0];
+    // Loads a row of pixels; those out of bounds are zeros.
+    KRONOP_INLINE void load(const Parameters& p, const long long (&strides)[4], int i,
+                            Row& pixels) const {
+      const bool is_row = unsigned(row + i) < unsigned(p.extents[0]);
       const Input* const line = from + i * strides[1];
 #pragma unroll
       for (int j = 0; j < Across::kPixels; ++j)
-        load_channels<kRead, Step::kReadWidth>(line + j * strides[2], strides[3],
-                                               is_row && there[j], pixels[j]);
+        load_channels(line + j * strides[2], strides[3], is_row && there[j], pixels.runs[j]);
     }
   };
 
-  // Loads neighbouring channels, kWidth at once, or zeros if !there.
-  template <int kCount, int kWidth>
-  KRONOP_INLINE static void load_channels(const Input* from, long long apart, bool there,
-                                          Sum (&to)[kCount]) {
-    static_assert(kCount % kWidth == 0);
-#pragma unroll
-    for (int i = 0; i < kCount; i += kWidth) {
-      const auto run = load_if<Input, kWidth>(there, from + (kWidth == 1 ? i * apart : i));
-#pragma unroll
-      for (int v = 0; v < kWidth; ++v) to[i + v] = convert<Sum>(run.data[v]);
+  // Neighbours, or zeros if !there. As words they stay in the registers into which they are loaded:
+  // compilers take apart what either is loaded or is 0, and wait for each load before the next one.
+  template <int kWidth>
+  KRONOP_INLINE static Vector<Input, kWidth> load_run(bool there, const Input* from) {
+    constexpr int kBytes = kWidth * int(sizeof(Input));
+    if constexpr (kBytes % 4 == 0) {
+      using Words = Vector<unsigned, kBytes / 4>;
+      Words words{};
+      if (there) words = *reinterpret_cast<const Words*>(from);
+      return __builtin_bit_cast(Vector<Input, kWidth>, words);
+    } else {
+      return load_if<Input, kWidth>(there, from);
     }
+  }
+
+  // Loads neighbouring channels, some at once, or zeros if !there.
+  template <int kWidth, int kRuns>
+  KRONOP_INLINE static void load_channels(const Input* from, long long apart, bool there,
+                                          Vector<Input, kWidth> (&to)[kRuns]) {
+#pragma unroll
+    for (int i = 0; i < kRuns; ++i)
+      to[i] = load_run<kWidth>(there, from + (kWidth == 1 ? i * apart : i * kWidth));
+  }
+
+  template <int kWidth, int kRuns, int kCount>
+  KRONOP_INLINE static void widen(const Vector<Input, kWidth> (&from)[kRuns], Sum (&to)[kCount]) {
+    static_assert(kRuns * kWidth == kCount);
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) to[i] = convert<Sum>(from[i / kWidth].data[i % kWidth]);
   }
 
   // The first channel of the source that belongs to a channel of the result.

@@ -19,6 +19,7 @@ class DepthwiseWgrad : DepthwiseTiles<Step, Parameters> {
   using typename Base::Input;
   using typename Base::Patch;
   using typename Base::Place;
+  using typename Base::Row;
   using typename Base::Sum;
   using Base::kColumns, Base::kRead, Base::kRows, Base::kVector;
   using Base::lane_, Base::lanes_, Base::p_, Base::slot_, Base::slots_;
@@ -58,8 +59,10 @@ class DepthwiseWgrad : DepthwiseTiles<Step, Parameters> {
       const Patch patch(p_, at, images, p_.b_strides, rows_before);
 #pragma unroll
       for (int y = 0; y < Down::kPixels; ++y) {
+        Row row;
+        patch.load(p_, p_.b_strides, y, row);
         Sum pixels[Across::kPixels][kRead];
-        patch.read(p_, p_.b_strides, y, pixels);
+        row.widen(pixels);
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
           const int tap = Down::tap(i, y);
@@ -79,9 +82,10 @@ class DepthwiseWgrad : DepthwiseTiles<Step, Parameters> {
 #pragma unroll
       for (int j = 0; j < kColumns; ++j) {
         there[i][j] = row + i < p_.results[0] && column + j < p_.results[1];
-        Base::template load_channels<kVector, Step::kResultWidth>(
-            from + i * p_.a_strides[1] + j * p_.a_strides[2], p_.a_strides[3], there[i][j],
-            results[i][j]);
+        Vector<Input, Step::kResultWidth> runs[kVector / Step::kResultWidth];
+        Base::load_channels(from + i * p_.a_strides[1] + j * p_.a_strides[2], p_.a_strides[3],
+                            there[i][j], runs);
+        Base::widen(runs, results[i][j]);
       }
     }
   }

@@ -6,8 +6,10 @@ import math
 
 from kronop.artifacts import Launch, Status
 from kronop.descriptions.epilogue import Epilogue
+from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import memory_rate
 from kronop.emit.design import Wrapping
+from kronop.families.conv2d import groups
 from kronop.families.conv2d.description import Conv2dProblem, product_size
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator
@@ -26,7 +28,8 @@ _OF_GATHERING = 1.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv2dBlocks(Wrapping):
-    """The kernel of `wrapped`, which gathers the operands of a convolution.
+    """The kernel of `wrapped`, which gathers the operands of a convolution. If it bounds elements
+    of filters, several groups fill the columns of a tile.
 
     Attributes:
         kind: what is computed.
@@ -36,7 +39,8 @@ class Conv2dBlocks(Wrapping):
     wrapped: GemmBlocks
 
     def __str__(self) -> str:
-        return str(self.wrapped)
+        bounded = self.kind is not Operator.wgrad and self.wrapped.access_b is Access.Bounded
+        return f"{'groups side by side, ' * bounded}{self.wrapped}"
 
     @property
     def epilogue(self) -> Epilogue:
@@ -46,7 +50,9 @@ class Conv2dBlocks(Wrapping):
         return self.wrapped.status(target)
 
     def workspace(self, size: Conv2dSize, target: Target, threads: int) -> int:
-        return self.wrapped.workspace(self._product(size), target, threads)
+        """Enough whether or not groups are joined."""
+        sizes = {self._product(size, count) for count in (1, self.together(size))}
+        return max(self.wrapped.workspace(item, target, threads) for item in sizes)
 
     def seconds(self, size: Conv2dSize, target: Target) -> float:
         """Modelled time; infinite for sizes that it does not serve."""
@@ -59,7 +65,8 @@ class Conv2dBlocks(Wrapping):
             for name, item in zip(self.kind.tensors, types, strict=True)
         )
         memory = moved / memory_rate(target) + MEASURED.launch
-        return max(of.seconds(self._product(size), target) * _OF_GATHERING, memory)
+        product = self._product(size, self.together(size))
+        return max(of.seconds(product, target) * _OF_GATHERING, memory)
 
     def serves(self, size: Conv2dSize) -> bool:
         """Whether all contiguous elements of the promised number are of one group, and A's are
@@ -73,10 +80,17 @@ class Conv2dBlocks(Wrapping):
 
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
         assert self.serves(problem.size)
-        return self.wrapped.launches(problem.product, target)
+        product = groups.joined(problem, self.together(problem.size))
+        return self.wrapped.launches(product, target)
 
-    def _product(self, size: Conv2dSize) -> GemmSize:
-        return product_size(self.kind, self.epilogue, size)
+    def together(self, size: Conv2dSize) -> int:
+        """How many groups are one product."""
+        of = self.wrapped
+        bounded = of.access_b is Access.Bounded and not isinstance(of.epilogue, VisitorEpilogue)
+        return groups.together(self.kind, size, of.tile_n) if bounded else 1
+
+    def _product(self, size: Conv2dSize, count: int) -> GemmSize:
+        return groups.joined_size(product_size(self.kind, self.epilogue, size), count)
 
 
 def contiguous(kind: Operator, size: Conv2dSize) -> tuple[int, int]:

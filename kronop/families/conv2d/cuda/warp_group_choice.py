@@ -13,6 +13,8 @@ from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda.machine import PRODUCTS_OF_SPLIT
 from kronop.emit.design import Design
 from kronop.emit.plan import Step
+from kronop.families.conv2d.cuda.joined import Conv2dJoined
+from kronop.families.conv2d.cuda.spread import Conv2dSpread
 from kronop.families.conv2d.cuda.warp_group_design import PHASES, Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dAddSlices, Conv2dSlices
 from kronop.families.conv2d.cuda.warp_group_split import Conv2dSplit
@@ -28,7 +30,7 @@ from kronop.families.gemm.description import GemmDescription
 from kronop.target import Target
 
 Direct = Conv2dWarpGroup | Conv2dSlices | Conv2dSplit
-AnyConv2d = Direct | Conv2dWidened
+AnyConv2d = Direct | Conv2dWidened | Conv2dJoined
 # Neighbouring columns of slices that are added up at once.
 _VECTOR = 4
 # Further tiles (rows, columns, whether teams alternate) of 16-bit types: convolutions have many
@@ -64,6 +66,8 @@ def designs(what: Conv2dDescription, target: Target) -> Iterator[AnyConv2d]:
     known of the size alone: see their `status_of`."""
     yield from _direct(what, target)
     yield from _widened(what, target)
+    if not isinstance(what.epilogue, VisitorEpilogue):
+        yield from _joined(what, target)
 
 
 def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
@@ -107,6 +111,18 @@ def _sliced(what: Conv2dDescription, target: Target) -> Iterator[Conv2dSlices]:
         if item.cluster == 1:
             product = Conv2dWarpGroup(kind=what.conv_kind, wrapped=item, members=1, filled=True)
             yield Conv2dSlices(product=product, adding=adding)
+
+
+def _joined(what: Conv2dDescription, target: Target) -> Iterator[Conv2dJoined]:
+    """Those that convolve several groups as one. Results of a wgrad are runs of few channels, which
+    may be less than vectors."""
+    spread = Conv2dSpread(element=what.A.element)
+    if what.conv_kind is not Operator.wgrad:
+        yield from (Conv2dJoined(spread=spread, inner=it) for it in _direct(what, target))
+    elif status(what, target):
+        for item in _sliced(what, target):
+            single = replace(item, adding=replace(item.adding, vector=1))
+            yield from (Conv2dJoined(spread=spread, inner=it) for it in (item, single))
 
 
 def _widened(what: Conv2dDescription, target: Target) -> Iterator[Conv2dWidened]:

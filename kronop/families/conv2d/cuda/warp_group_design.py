@@ -123,9 +123,9 @@ class Conv2dWarpGroup(Wrapping):
                 )
         grouped = {"C": size.channels, "K": size.filters}
         for name in self._blocked if size.groups > 1 else ():
-            if grouped[name] % self._block:
+            if grouped[name] % self.block:
                 yield (
-                    f"groups of {grouped[name]} of {name}; copies of {self._block} would read those"
+                    f"groups of {grouped[name]} of {name}; copies of {self.block} would read those"
                     " of the next group"
                 )
         found = patches(self.kind, size)
@@ -143,7 +143,7 @@ class Conv2dWarpGroup(Wrapping):
             yield f"more than {MOST} pixels, which kernels count in 32 bits"
 
     @property
-    def _block(self) -> int:
+    def block(self) -> int:
         """Channels of a block, or filters of a dgrad."""
         return PIXELS if self.kind is Operator.wgrad else self.wrapped.slab
 
@@ -292,7 +292,7 @@ class Conv2dWarpGroup(Wrapping):
             **self._maps(problem, pair, k),
             **_numbers(size, h, w),
             "channels": deep,
-            "blocks": operands.cover(deep, self._block),
+            "blocks": operands.cover(deep, self.block),
             "group": group,
             "groups": count,
             "group_deep": deep if over_filters else 0,

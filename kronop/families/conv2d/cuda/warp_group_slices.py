@@ -29,7 +29,7 @@ _MOST_SHARES, _LEAST_OF_SHARE = 16, 4
 # Slices have some slabs at least, and all of them so many bytes at most.
 _LEAST_SLABS, _MOST_SLICES, _MOST_BYTES = 4, 256, 2**29
 _NUMBERS = (
-    *("slices", "shares", "groups", "m", "n", "channels", "filled", "pitch"),
+    *("slices", "shares", "groups", "m", "n", "channels", "filled", "pitch", "together"),
     *("y_row", "y_column", "y_batch", "z_row", "z_column", "z_batch"),
     *("bias_column", "bias_batch", "whole"),
 )
@@ -54,10 +54,13 @@ class SlicesProblem:
     """A convolution, and slices of its sums in the workspace.
 
     Attributes:
+        summed: the size whose sums the slices are: that of the convolution, or of one whose groups
+            are several of its groups.
         slices: how many there are.
     """
 
     problem: Conv2dProblem
+    summed: Conv2dSize
     slices: int
     runs: Runs
 
@@ -130,7 +133,8 @@ class Conv2dAddSlices(Design):
             "n": n,
             "channels": runs.extent,
             "filled": runs.apart,
-            "pitch": columns_of(size),
+            "pitch": columns_of(problem.summed),
+            "together": size.groups // problem.summed.groups,
             **{
                 f"{name}_{of}": step
                 for name, item in (("y", y), ("z", z))
@@ -185,23 +189,21 @@ class Conv2dSlices(Pipeline):
 
     def launches(self, problem: Conv2dProblem, target: Target) -> tuple[Launch, ...]:
         size = problem.size
-        apart = operands.round_up(size.channels, PIXELS)
-        runs = Runs(count=size.r * size.s, extent=size.channels, apart=apart)
-        return self.launches_to(problem, runs, target)
+        return self.launches_to(problem, size, runs_of(size, size.channels), target)
 
-    def launches_to(self, problem: Conv2dProblem, runs: Runs, target: Target) -> tuple[Launch, ...]:
-        """The same with results of some of the columns."""
-        size, slices = problem.size, slices_of(self, problem.size, target)
-        columns = columns_of(size)
+    def launches_to(
+        self, problem: Conv2dProblem, size: Conv2dSize, runs: Runs, target: Target
+    ) -> tuple[Launch, ...]:
+        """The same with results of some of the columns, of a size whose groups are one or several
+        of the problem's."""
+        slices, columns = slices_of(self, size, target), columns_of(size)
         sums = Strided(
             pointer=problem.workspace, strides=(columns, 1), batch=(size.filters * columns,)
         )
-        raw = replace(problem, z=None, bias=None, scalars=(1.0, 0.0))
+        raw = replace(problem, size=size, z=None, bias=None, scalars=(1.0, 0.0))
         first = self.product.launches_to(raw, sums, slices, target)
-        added = self.launches_of(
-            1, SlicesProblem(problem=problem, slices=slices, runs=runs), target
-        )
-        return (*first, *added)
+        slicing = SlicesProblem(problem=problem, summed=size, slices=slices, runs=runs)
+        return (*first, *self.launches_of(1, slicing, target))
 
 
 def _shares_of(count: int, slices: int, target: Target) -> int:
@@ -215,6 +217,12 @@ def _shares_of(count: int, slices: int, target: Target) -> int:
     ):
         shares *= 2
     return shares
+
+
+def runs_of(size: Conv2dSize, channels: int) -> Runs:
+    """The columns of so many channels of each tap."""
+    apart = operands.round_up(size.channels, PIXELS)
+    return Runs(count=size.r * size.s, extent=channels, apart=apart)
 
 
 def columns_of(size: Conv2dSize) -> int:

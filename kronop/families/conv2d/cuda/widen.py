@@ -12,13 +12,13 @@ from kronop.emit.design import Instantiation, InWorkspace, members, package_fold
 from kronop.frozen import dataclass
 from kronop.target import Target
 
-_THREADS, _RESIDENT = 256, 5
-_LINES, _MOST_ACROSS = 16, 32
-_PIECE_BYTES = 16
+_THREADS, _RESIDENT = 256, 4
+_LINES, _MOST_ACROSS = 16, 64
+_PIECE_BYTES, _BEHIND = 16, 24
 _MEMBERS = "images lines columns height width channels first_h first_w stride_w apart"
 _NUMBERS = (
     *_MEMBERS.split(),
-    *("met", "pitch", "across", "pixels"),
+    *("met", "pitch", "across", "pixels", "tiles"),
     *("image", "line", "pixel", "channel", "plane"),
 )
 
@@ -103,16 +103,18 @@ class Conv2dWiden(InWorkspace):
             yield f"{taps} taps of {channels} channels; a block writes {_THREADS} pieces"
 
     def _most_columns(self, channels: int, taps: int, apart: int, stride: int) -> int:
-        """The most columns of a tile; 0 if there is no room for one. An element more makes the
-        distance of lines odd."""
-        pixels = (self.shared_bytes // (_LINES * self.element.bytes) - 1) // channels
+        """The most columns of a tile; 0 if there is no room for one. Behind a line is room for what
+        makes the distance of lines odd, and for the words that its last piece touches."""
+        pixels = (self.shared_bytes // _LINES - _BEHIND) // (channels * self.element.bytes)
         room = pixels - ((taps - 1) * apart + 1)
         return min(_MOST_ACROSS, room // stride + 1) if room >= 0 else 0
 
     def launches(self, problem: WidenProblem, target: Target) -> tuple[Launch, ...]:
         p, met = problem, problem.taps * problem.channels
         most = self._most_columns(p.channels, p.taps, p.apart, p.stride_w)
-        across, pitch = min(most, max(1, p.columns)), self.pitch(met)
+        tiles, pitch = operands.cover(p.columns, most), self.pitch(met)
+        # All tiles of a line have about as many columns.
+        across = operands.cover(p.columns, max(1, tiles))
         image, line, pixel, channel = p.item.strides
         values = {
             "from": p.item.pointer,
@@ -121,6 +123,7 @@ class Conv2dWiden(InWorkspace):
             "met": met,
             "pitch": pitch,
             "across": across,
+            "tiles": tiles,
             "pixels": (across - 1) * p.stride_w + (p.taps - 1) * p.apart + 1,
             "image": image,
             "line": line,
@@ -128,6 +131,6 @@ class Conv2dWiden(InWorkspace):
             "channel": channel,
             "plane": p.images * p.columns * p.lines * pitch,
         }
-        tiles = p.images * operands.cover(p.lines, _LINES) * operands.cover(p.columns, across)
-        launch = operands.make_launch(self, min(tiles, _RESIDENT * target.cores), values)
-        return (launch,) if tiles else ()
+        blocks = p.images * operands.cover(p.lines, _LINES) * tiles
+        launch = operands.make_launch(self, min(blocks, _RESIDENT * target.cores), values)
+        return (launch,) if blocks else ()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import cast
 
 from kronop.artifacts import Launch, Status
+from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_rate
@@ -26,6 +27,7 @@ from kronop.target import Target
 
 # Alignment of what is widened, and the most bytes of widened images.
 _APART, _MOST_BYTES = 256, 2**30
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,9 @@ class Conv2dWidened(Pipeline):
             yield f"lines {size.dilation_h} apart, with others between them"
         if size.flipped and self._kind is Operator.wgrad:
             yield "filters from the last pixel to the first, which slices do not have"
+        reach = (size.q - 1) * size.stride_w + (size.s - 1) * size.dilation_w
+        if (max(reach, size.w) + size.pad_w + 1) * size.c > _MOST:
+            yield f"lines of more than {_MOST} elements, which kernels count in 32 bits"
         if (count := self._image_bytes(size)) > _MOST_BYTES:
             yield f"widened images of {count} bytes; they may have {_MOST_BYTES}"
 
@@ -97,12 +102,13 @@ class Conv2dWidened(Pipeline):
             sliced = cast("Conv2dSlices", self.inner)
             widened = self.launches_of(0, _images(problem.b, size, place), target)
             runs = Runs(count=size.r, extent=size.s * size.c, apart=self._pitch(size))
-            added = sliced.launches_to(replace(own, b=images), runs, target)
+            added = sliced.launches_to(replace(own, b=images), own.size, runs, target)
             return (*widened, *(replace(item, step=item.step + 1) for item in added))
+        own_filters = turned(problem.b, size, self.widen.element)
         b = self._filters(size, filters)
         return (
             *self.launches_of(0, _images(problem.a, size, place), target),
-            *self.launches_of(0, _of_filters(self._turned(problem.b, size), size, filters), target),
+            *self.launches_of(0, as_images(own_filters, size, filters), target),
             *self.launches_of(1, replace(own, a=images, b=b), target),
         )
 
@@ -135,14 +141,6 @@ class Conv2dWidened(Pipeline):
         each = size.r * self._pitch(size)
         planes = (size.k * each,) if self.widen.split else ()
         return Strided(pointer=address, strides=(*planes, each, each, each, 1))
-
-    def _turned(self, filters: Strided, size: Conv2dSize) -> Strided:
-        """Filters in the order in which images are met: flipped ones from their last pixel on."""
-        if not size.flipped:
-            return filters
-        k, r, s, c = filters.strides
-        last = ((size.r - 1) * r + (size.s - 1) * s) * self.widen.element.bytes
-        return Strided(pointer=filters.pointer + last, strides=(k, -r, -s, c))
 
     def _image_bytes(self, size: Conv2dSize) -> int:
         count = size.n * size.q * _lines(size) * self._pitch(size) * self._planes
@@ -178,7 +176,16 @@ def _images(item: Strided, size: Conv2dSize, address: int) -> WidenProblem:
     )
 
 
-def _of_filters(item: Strided, size: Conv2dSize, address: int) -> WidenProblem:
+def turned(filters: Strided, size: Conv2dSize, element: DataType) -> Strided:
+    """Filters in the order in which images are met: flipped ones from their last pixel on."""
+    if not size.flipped:
+        return filters
+    k, r, s, c = filters.strides
+    last = ((size.r - 1) * r + (size.s - 1) * s) * element.bytes
+    return Strided(pointer=filters.pointer + last, strides=(k, -r, -s, c))
+
+
+def as_images(item: Strided, size: Conv2dSize, address: int) -> WidenProblem:
     """Filters as images: a column of each meets all of a line."""
     return WidenProblem(
         item=item,

@@ -8,10 +8,10 @@ from kronop.artifacts import Launch, Status
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.epilogue import Epilogue
 from kronop.emit.design import Wrapping
+from kronop.families.conv2d import groups
 from kronop.families.conv2d.description import Conv2dProblem, product_size
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
-from kronop.families.conv2d.x86 import groups
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.x86.design import HostGemm
 from kronop.frozen import dataclass

@@ -53,8 +53,8 @@ def conv2d(
     The results are those of torch.nn.functional.conv2d: filters are not flipped.
 
     Args:
-        x: (N, C, H, W), of NumPy, torch or CuPy, in float64, 32 or 16, bfloat16 or integers of 64,
-            32 or 8 bits; in memory the channels are last.
+        x: (N, C, H, W), of NumPy, torch or CuPy, in float64, 32 or 16, bfloat16, a float of 8 bits,
+            or integers of 64, 32 or 8 bits; in memory the channels are last.
         w: (K, C / groups, R, S), of the same type, likewise.
         bias: (K), of the result's type.
         stride, dilation: one number, or a pair (along H, along W).
@@ -64,7 +64,7 @@ def conv2d(
         layout: "NCHW" converts tensors whose channels are not last, and the result back; None
             refuses them.
         out: where to write the result; a new tensor like `x` if None. int8 gives int32, or int8
-            where `out` has that.
+            where `out` has that; floats of 8 bits give bfloat16, or the type of `out`.
 
     Returns:
         (N, K, P, Q), of x's kind and device; in memory the channels are last.

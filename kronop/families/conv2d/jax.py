@@ -47,7 +47,8 @@ def conv2d(
     each of x and w. XLA adds the bias and applies the activation.
 
     Args:
-        x: (N, H, W, C), in float64 (with jax_enable_x64), 32 or 16, bfloat16, int64, 32 or 8.
+        x: (N, H, W, C), in float64 (with jax_enable_x64), 32 or 16, bfloat16, a float of 8 bits,
+            int64, 32 or 8.
         w: (K, R, S, C / groups), of x's type.
         bias: (K), of the result's type.
         stride, dilation: one number, or a pair (along H, along W).
@@ -56,7 +57,7 @@ def conv2d(
         activation: None, or one of relu, leaky_relu, tanh, sigmoid, silu, hardswish, gelu.
 
     Returns:
-        (N, P, Q, K), of x's element type (int32 of int8).
+        (N, P, Q, K), of x's element type (int32 of int8, bfloat16 of floats of 8 bits).
 
     Raises:
         ArgumentError: shapes, numbers or an activation that do not fit.

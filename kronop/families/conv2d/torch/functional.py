@@ -52,8 +52,9 @@ def conv2d(
             refuses them. Gradients are converted in any case.
 
     Returns:
-        (N, K, P, Q), or (K, P, Q) of one image, of x's type; int32 of int8, without gradients. In
-        memory the channels are last, or with layout "NCHW" it is contiguous.
+        (N, K, P, Q), or (K, P, Q) of one image, of x's type; of int8 int32, without gradients, and
+        of floats of 8 bits bfloat16. In memory the channels are last, or with layout "NCHW" it is
+        contiguous.
 
     Raises:
         ArgumentError: shapes, devices, numbers, memory or an activation that do not fit.

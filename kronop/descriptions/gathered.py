@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import ClassVar
 
 from kronop.frozen import dataclass
 
@@ -66,8 +65,6 @@ class Gathered:
     batch: tuple[int, ...] = ()
     batch_u: tuple[int, ...] = ()
     batch_v: tuple[int, ...] = ()
-
-    is_gathered: ClassVar[bool] = True
 
     @property
     def transposed(self) -> Gathered:

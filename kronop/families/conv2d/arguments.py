@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from kronop.args import visited
 from kronop.args.operands import Operand, results
-from kronop.args.placing import Placed, Results
+from kronop.args.placing import Placed
 from kronop.args.protocols import OperationLike, Places
 from kronop.args.staging import Form, form_for
-from kronop.args.strides import broadcast_strides, flat_stride
+from kronop.args.strides import flat_stride
 from kronop.args.tensor import check_element
 from kronop.args.view import TensorView, contiguous_strides
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import whole
-from kronop.descriptions.visitor_arguments import VisitorArguments
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, shape_in_memory
 from kronop.families.conv2d.shape_arguments import (
@@ -110,7 +109,7 @@ class Conv2dArguments(Slices):
     differentiable = "kronop.torch.conv2d"
     called: ClassVar[Mapping[str, str]] = {"Z": "C", "Y": "D"}
     _description: Conv2dDescription
-    _visited: tuple[visited.Visited, ...] = ()
+    tree_rows = ROWS
 
     def __init__(
         self,
@@ -142,7 +141,7 @@ class Conv2dArguments(Slices):
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         """The shape of D in memory; flat tensors beside a problem size get their shapes."""
-        what, tree, flat = self._description, self.output_op, self._given is not None
+        what, flat = self._description, self._given is not None
         self._size = size = self._size_from(views)
         if what.stride_support is StrideSupport.Unity and (size.stride_h, size.stride_w) != (1, 1):
             raise ArgumentError(
@@ -167,10 +166,8 @@ class Conv2dArguments(Slices):
             views["Z"] = spread_source(views["Z"], found, last, interleaved=interleaved, flat=flat)
         if "bias" in views:
             views["bias"] = self._bias(views["bias"], own["Y"])
-        if isinstance(tree, VisitorArguments):
-            epilogue, layout = self.operation.description.epilogue, what.Y.layout
-            self._visited = visited.visited(epilogue, tree, layout, self.differentiable)
-            self._check_reduced()
+        self._take_tree(what.Y.layout)
+        self._check_reduced()
         return found
 
     def _size_from(self, views: Mapping[str, TensorView]) -> Conv2dSize:
@@ -217,9 +214,6 @@ class Conv2dArguments(Slices):
                     hint="keep the reduced tensor as a result, and reduce it in a step of its own",
                 )
 
-    def _settle(self, views: Mapping[str, TensorView]) -> None:
-        super()._settle({**views, **{item.key: item.view for item in self._visited}})
-
     def _check(self, name: str, item: TensorView) -> None:
         if name == "bias":
             check_element(item.element, self._description.Y.element, name, ", the type of D")
@@ -227,32 +221,8 @@ class Conv2dArguments(Slices):
             item = as_rows(item)
         super()._check(name, item)
 
-    def _end(self, views: dict[str, TensorView]) -> None:
-        """Has C repeat over D, and accepts what else a visitor tree reads and writes."""
-        if "Z" in views:
-            source = views["Z"]
-            strides = broadcast_strides(source.shape, source.strides, self._shape)
-            views["Z"] = source.reshaped(self._shape, strides)
-        if isinstance(self.output_op, VisitorArguments):
-            size = self.output_op.problem_size
-            items = [with_axes(item, self._shape) for item in self._visited]
-            self._visited = visited.fitted(items, self._shape, size, rows=ROWS)
-            visited.check_overlaps(self._visited, views["Y"], {"A": views["A"], "B": views["B"]})
-            for item in self._visited:
-                views[item.key] = item.view
-                like, over = item.described, visited.OVER
-                self._table[item.key] = Operand(item.key, item.axes, like=like, over=over)
-            self.output_op.attach(self)
-
-    def _read_again(self, views: Mapping[str, TensorView]) -> Mapping[str, str]:
-        """C, or operands of a visitor tree, where they are results."""
-        written = {name: views[name] for name in self._outputs}
-        return {**super()._read_again(views), **visited.read_again(self._visited, written)}
-
-    @property
-    def _outputs(self) -> Results:
-        names = ("Y", *(item.key for item in self._visited if item.result))
-        return {name: name in self._same.values() for name in names}
+    def _shaped_items(self) -> Sequence[visited.Visited]:
+        return [with_axes(item, self._shape) for item in self._visited]
 
     def _lead_of(self, shape: Ints) -> Ints:
         return ()
@@ -318,11 +288,6 @@ class Conv2dArguments(Slices):
         found = self._matrix(item)
         assert found is not None
         return found
-
-    @property
-    def results(self) -> tuple[Any, ...]:
-        """The tensors that a run writes, D, then auxiliary results of a visitor tree."""
-        return (self.Y, *(item.owner for item in self._visited if item.result))
 
     @property
     def bias(self) -> bool:

@@ -9,11 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from kronop.args import visited
-from kronop.args.operands import Operand
-from kronop.args.placing import Placed, Results
+from kronop.args.placing import Placed
 from kronop.args.protocols import OperationLike, Places, Planned
-from kronop.args.strides import broadcast_strides
 from kronop.args.tensor import check_element
 from kronop.args.view import TensorView
 from kronop.artifacts import Launch
@@ -96,7 +93,6 @@ class GemmArguments(Slices, Members):
     describes: ClassVar[type] = GemmDescription
     made_for = "GemmOperationUniversal"
     _description: GemmDescription
-    _visited: tuple[visited.Visited, ...] = ()
 
     def __init__(
         self,
@@ -138,7 +134,7 @@ class GemmArguments(Slices, Members):
 
     def _fit(self, views: dict[str, TensorView]) -> Ints:
         """The shape of D; flat tensors beside a problem size get those of matrices."""
-        what, given, tree = self._description, self._given_size, self.output_op
+        what, given = self._description, self._given_size
         if given is not None:
             views |= shaped(views, given, self._mode.batch, self._described)
         for name, item in views.items():
@@ -158,13 +154,8 @@ class GemmArguments(Slices, Members):
         check_others(others, (*batch, *own), n, whole)
         if whole:  # The extents of D are those of panels.
             self._table["Y"] = dataclasses.replace(self._table["Y"], axes="nmi")
-        if isinstance(tree, VisitorArguments):
-            epilogue, layout = self.operation.description.epilogue, what.Y.layout
-            self._visited = visited.visited(epilogue, tree, layout, self.differentiable)
+        self._take_tree(what.Y.layout)
         return (*batch, *own)
-
-    def _settle(self, views: Mapping[str, TensorView]) -> None:
-        super()._settle({**views, **{item.key: item.view for item in self._visited}})
 
     def _check(self, name: str, item: TensorView) -> None:
         if name == "bias":
@@ -172,32 +163,6 @@ class GemmArguments(Slices, Members):
         super()._check(name, item)
         if name in ("A", "B") and not self._is_host:
             check_steps(item, self._described(name), name)
-
-    def _end(self, views: dict[str, TensorView]) -> None:
-        """Has C repeat over D, and accepts what else a visitor tree reads and writes."""
-        if "Z" in views:
-            source = views["Z"]
-            strides = broadcast_strides(source.shape, source.strides, self._shape)
-            views["Z"] = source.reshaped(self._shape, strides)
-        if isinstance(self.output_op, VisitorArguments):
-            size = self.output_op.problem_size
-            self._visited = visited.fitted(self._visited, self._shape, size)
-            visited.check_overlaps(self._visited, views["Y"], {"A": views["A"], "B": views["B"]})
-            for item in self._visited:
-                views[item.key] = item.view
-                like, over = item.described, visited.OVER
-                self._table[item.key] = Operand(item.key, item.axes, like=like, over=over)
-            self.output_op.attach(self)
-
-    def _read_again(self, views: Mapping[str, TensorView]) -> Mapping[str, str]:
-        """C, or operands of a visitor tree, where they are results."""
-        written = {name: views[name] for name in self._outputs}
-        return {**super()._read_again(views), **visited.read_again(self._visited, written)}
-
-    @property
-    def _outputs(self) -> Results:
-        names = ("Y", *(item.key for item in self._visited if item.result))
-        return {name: name in self._same.values() for name in names}
 
     def _placed_of(self, name: str, item: TensorView) -> Placed:
         described = self._described(name)
@@ -214,8 +179,7 @@ class GemmArguments(Slices, Members):
     @property
     def results(self) -> tuple[Any, ...]:
         """The tensors that a run writes, D, then auxiliary results of a visitor tree."""
-        others = (item.owner for item in self._visited if item.result)
-        return super().results if self.members else (self.Y, *others)
+        return tuple(member.Y for member in self.members) or super().results
 
     @property
     def bias(self) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import abc
 from typing import Any, Self
 
-from kronop.args.base import Arguments
+from kronop.args.visiting import VisitingArguments
 from kronop.descriptions.scalars import EpilogueArguments
 
 
-class Slices(Arguments):
+class Slices(VisitingArguments):
     """Arguments of an operation that cuts its sums in slices, and can leave the end of its work, as
     PyCUTLASS's do, to a `ReductionArguments`."""
 

@@ -189,7 +189,7 @@ def _measure_all(
     reasons: dict[int, str] = {}
     with Progress(len(plans), "checking candidates", shown=shown) as bar:
         for place, plan in plans.items():
-            reason = _spilled(binaries[place]) if place else ""
+            reason = _refused(binaries[place]) if place else ""
             try:
                 if not reason:
                     twin, served = _ready(operation, arguments, plan)
@@ -215,11 +215,10 @@ def _measure_all(
     return times, reasons
 
 
-def _spilled(found: tuple[Binary, ...] | KronopError) -> str:
-    if isinstance(found, KronopError):
-        return f"does not compile: {str(found).splitlines()[0]}"
-    spilled = max(binary.resources.spill_bytes or 0 for binary in found)
-    return f"spills {spilled} bytes of registers" if spilled else ""
+def _refused(found: tuple[Binary, ...] | KronopError) -> str:
+    return (
+        f"does not compile: {str(found).splitlines()[0]}" if isinstance(found, KronopError) else ""
+    )
 
 
 def _ready(operation: AnyOperation, arguments: Arguments, plan: Plan) -> tuple[Arguments, Served]:

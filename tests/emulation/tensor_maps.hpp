@@ -188,6 +188,7 @@ inline void store_pixels(const void* from, const TensorMap& map, const At& at) {
   store_box(from, map, at);
 }
 inline void commit_stores() {}
+template <int kMost>
 inline void wait_for_reads_of_stores() {
   unsigned kept = 0;
   for (unsigned i = 0; i < emulation::count_of_stores; ++i) {

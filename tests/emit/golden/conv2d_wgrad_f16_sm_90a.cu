@@ -15,8 +15,8 @@ struct Step {
     }
   };
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 64, kTileN = 128, kStages = 6,
-      kLines = 4, kCluster = 1, kBand = 16, kSharedBytes = 214016, kCopyRegisters = 24,
-      kProductRegisters = 240;
+      kLines = 4, kBuffers = 1, kCluster = 1, kBand = 16, kSharedBytes = 214016,
+      kCopyRegisters = 24, kProductRegisters = 240;
   static constexpr bool kAlternate = true, kTurnedA = true, kTurnedB = true, kSplit = false;
 };
 

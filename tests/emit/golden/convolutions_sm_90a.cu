@@ -31,8 +31,8 @@ struct Step {
     }
   };
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 128, kStages = 3,
-      kLines = 2, kCluster = 1, kBand = 16, kSharedBytes = 230400, kCopyRegisters = 24,
-      kProductRegisters = 240;
+      kLines = 2, kBuffers = 1, kCluster = 1, kBand = 16, kSharedBytes = 230400,
+      kCopyRegisters = 24, kProductRegisters = 240;
   static constexpr bool kAlternate = false, kTurnedA = false, kTurnedB = false, kSplit = true;
 };
 

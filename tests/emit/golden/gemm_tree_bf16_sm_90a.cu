@@ -30,7 +30,7 @@ struct Step {
     }
   };
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 128, kStages = 3,
-      kLines = 4, kCluster = 2, kBand = 8, kSharedBytes = 202752, kCopyRegisters = 24,
+      kLines = 4, kBuffers = 1, kCluster = 2, kBand = 8, kSharedBytes = 202752, kCopyRegisters = 24,
       kProductRegisters = 240, kFoldBytes = 18944, kRepeating = 4;
   static constexpr bool kAlternate = true, kTurnedA = false, kTurnedB = true, kSplit = false;
 };

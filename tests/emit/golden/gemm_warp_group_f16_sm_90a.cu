@@ -15,7 +15,7 @@ struct Step {
     }
   };
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 256, kStages = 3,
-      kLines = 4, kCluster = 2, kBand = 8, kSharedBytes = 214016, kCopyRegisters = 24,
+      kLines = 4, kBuffers = 1, kCluster = 2, kBand = 8, kSharedBytes = 214016, kCopyRegisters = 24,
       kProductRegisters = 240;
   static constexpr bool kAlternate = false, kTurnedA = false, kTurnedB = false, kSplit = false;
 };

@@ -15,7 +15,7 @@ struct Step {
     }
   };
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 128, kStages = 5,
-      kLines = 4, kCluster = 2, kBand = 8, kSharedBytes = 230400, kCopyRegisters = 24,
+      kLines = 4, kBuffers = 1, kCluster = 2, kBand = 8, kSharedBytes = 230400, kCopyRegisters = 24,
       kProductRegisters = 240;
   static constexpr bool kAlternate = true, kTurnedA = false, kTurnedB = false, kSplit = false;
 };

@@ -31,7 +31,7 @@ struct Step {
     }
   };
   static constexpr int kThreads = 384, kBlocks = 1, kTileM = 128, kTileN = 128, kStages = 3,
-      kLines = 2, kCluster = 2, kBand = 8, kSharedBytes = 230400, kCopyRegisters = 24,
+      kLines = 2, kBuffers = 1, kCluster = 2, kBand = 8, kSharedBytes = 230400, kCopyRegisters = 24,
       kProductRegisters = 240;
   static constexpr bool kAlternate = false, kTurnedA = false, kTurnedB = false, kSplit = true;
 };

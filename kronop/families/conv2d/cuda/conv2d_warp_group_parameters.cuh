@@ -45,10 +45,13 @@ struct Conv2dPhase : Conv2dPart<Product> {
     return (at.image * this->height + this->phase_h + at.h * this->every_h) * this->width +
            this->phase_w + at.w * this->every_w;
   }
-  // Starts a copy of results from shared memory, of the pixels from m on.
-  KRONOP_INLINE void store_rows(const void* from, int column, long long m) const {
+  // Starts a copy of results from shared memory, of the pixels from m on. Groups are neighbours,
+  // each of whole lines.
+  KRONOP_INLINE void store_rows(const void* from, int column, long long m, int group) const {
+    if (column >= this->n) return;
     const Conv2dPixel at(*this, m);
-    store_pixels(from, this->y_map, BoxPlace{column, at.w, at.h, at.image});
+    store_pixels(from, this->y_map,
+                 BoxPlace{int(this->n) * group + column, at.w, at.h, at.image});
   }
 };
 

@@ -18,7 +18,7 @@ struct Conv2dWidenParameters {
   long long height, width, channels;
   long long first_h, first_w;  // Where line 0, and the first tap of column 0, are in an image.
   long long stride_w, apart;   // Distances of columns, and of taps.
-  long long met, pitch;        // What a column meets of a line, and that with zeros behind it.
+  long long pitch, met;        // Of a line what a column has: with zeros behind what it meets.
   long long across, pixels;    // Columns of a tile, and the pixels of a line that they meet.
   long long tiles;             // of a line
   long long image, line, pixel, channel;  // strides in elements
@@ -44,10 +44,10 @@ class WidenedTile {
     writer_ = int(threadIdx.x / pieces);
     writers_ = int(Step::kThreads / pieces);
     // Masks are read from memory: in registers, the compiler computes them for each piece anew.
-    const int left = int(p.met) * kSize - int(pieces - 1) * 16;
-    masks_ = Step::kMasksAt + (piece + 1 == pieces ? 16 : 0);
-    for (int i = int(threadIdx.x); i < 32; i += Step::kThreads)
-      shared_memory()[Step::kMasksAt + i] = i < 16 + left ? 255 : 0;
+    const int met = int(p.met) * kSize, whole = met / 16;
+    masks_ = Step::kMasksAt + math::min(2, math::max(0, int(piece) - whole + 1)) * 16;
+    for (int i = int(threadIdx.x); i < 48; i += Step::kThreads)
+      shared_memory()[Step::kMasksAt + i] = i < 16 + met % 16 ? 255 : 0;
   }
 
   KRONOP_INLINE void read(long long image, int first_line, int first_column) const {

@@ -105,7 +105,7 @@ class Conv2dFolded(Pipeline):
         size, most = problem.size, self._at_once(problem.size)
         filters = problem.workspace + self._bytes_of_columns(size)
         own = turned(problem.b, size, self.widen.element)
-        found = [*self.launches_of(0, as_images(own, size, filters), target)]
+        found = [*self.launches_of(0, as_images(own, size, filters, self._pitch(size)), target)]
         for first in range(0, size.n, most):
             part = self._images(problem, first, min(most, size.n - first))
             columns = FoldProblem(problem=part, columns=problem.workspace, pitch=self._pitch(size))

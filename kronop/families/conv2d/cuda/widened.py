@@ -100,15 +100,15 @@ class Conv2dWidened(Pipeline):
         images = self._patches(size, place)
         if self._kind is Operator.wgrad:
             sliced = cast("Conv2dSlices", self.inner)
-            widened = self.launches_of(0, _images(problem.b, size, place), target)
+            widened = self.launches_of(0, self._images(problem.b, size, place), target)
             runs = Runs(count=size.r, extent=size.s * size.c, apart=self._pitch(size))
             added = sliced.launches_to(replace(own, b=images), own.size, runs, target)
             return (*widened, *(replace(item, step=item.step + 1) for item in added))
         own_filters = turned(problem.b, size, self.widen.element)
         b = self._filters(size, filters)
         return (
-            *self.launches_of(0, _images(problem.a, size, place), target),
-            *self.launches_of(0, as_images(own_filters, size, filters), target),
+            *self.launches_of(0, self._images(problem.a, size, place), target),
+            *self.launches_of(0, as_images(own_filters, size, filters, self._pitch(size)), target),
             *self.launches_of(1, replace(own, a=images, b=b), target),
         )
 
@@ -122,7 +122,7 @@ class Conv2dWidened(Pipeline):
 
     def _pitch(self, size: Conv2dSize) -> int:
         """Elements of a line of a widened column, or filter."""
-        return self.widen.pitch(size.s * size.c)
+        return self.widen.pitch(size.s * size.c, size.stride_h)
 
     def _inner(self, size: Conv2dSize) -> Conv2dSize:
         """The convolution of widened images."""
@@ -135,6 +135,24 @@ class Conv2dWidened(Pipeline):
         column = _lines(size) * pitch
         strides = (size.q * column, size.stride_h * pitch, column, 1)
         return Strided(pointer=address, strides=strides)
+
+    def _images(self, item: Strided, size: Conv2dSize, address: int) -> WidenProblem:
+        return WidenProblem(
+            item=item,
+            images=size.n,
+            height=size.h,
+            width=size.w,
+            channels=size.c,
+            lines=_lines(size),
+            columns=size.q,
+            first_h=-size.pad_h,
+            first_w=-size.pad_w,
+            stride_w=size.stride_w,
+            taps=size.s,
+            apart=size.dilation_w,
+            pitch=self._pitch(size),
+            address=address,
+        )
 
     def _filters(self, size: Conv2dSize, address: int) -> Strided:
         """Widened filters, of one pixel; of split values with an axis of planes in front."""
@@ -158,24 +176,6 @@ def _lines(size: Conv2dSize) -> int:
     return max(0, (size.p - 1) * size.stride_h + size.r)
 
 
-def _images(item: Strided, size: Conv2dSize, address: int) -> WidenProblem:
-    return WidenProblem(
-        item=item,
-        images=size.n,
-        height=size.h,
-        width=size.w,
-        channels=size.c,
-        lines=_lines(size),
-        columns=size.q,
-        first_h=-size.pad_h,
-        first_w=-size.pad_w,
-        stride_w=size.stride_w,
-        taps=size.s,
-        apart=size.dilation_w,
-        address=address,
-    )
-
-
 def turned(filters: Strided, size: Conv2dSize, element: DataType) -> Strided:
     """Filters in the order in which images are met: flipped ones from their last pixel on."""
     if not size.flipped:
@@ -185,7 +185,7 @@ def turned(filters: Strided, size: Conv2dSize, element: DataType) -> Strided:
     return Strided(pointer=filters.pointer + last, strides=(k, -r, -s, c))
 
 
-def as_images(item: Strided, size: Conv2dSize, address: int) -> WidenProblem:
+def as_images(item: Strided, size: Conv2dSize, address: int, pitch: int) -> WidenProblem:
     """Filters as images: a column of each meets all of a line."""
     return WidenProblem(
         item=item,
@@ -200,5 +200,6 @@ def as_images(item: Strided, size: Conv2dSize, address: int) -> WidenProblem:
         stride_w=1,
         taps=size.s,
         apart=1,
+        pitch=pitch,
         address=address,
     )

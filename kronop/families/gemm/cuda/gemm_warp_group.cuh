@@ -284,6 +284,9 @@ KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& 
       turn.skip(slabs);
       continue;
     }
+    const int row = walk.row * Step::kTileM + (Step::kAlternate ? 0 : team * Step::kParts * 64),
+              column = walk.column * Step::kTileN;
+    results.prefetch(walk.member(), row, column, walk.problem);
     WarpGroupSums<Step> sums;
     // NOTE: a barrier only tells whether an odd or an even phase has ended. So a team waits for its
     // slabs only after the other one has waited for those before them.
@@ -293,8 +296,7 @@ KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& 
       if (threadIdx.x % 32 == 0) room.order[1 - team].arrive();
       parity ^= 1;
     }
-    const int row = walk.row * Step::kTileM + (Step::kAlternate ? 0 : team * Step::kParts * 64);
-    results.write(walk.member(), sums.of, row, walk.column * Step::kTileN, walk.problem);
+    results.write(walk.member(), sums.of, row, column, walk.problem);
   }
   results.wait_for_reads();
 }

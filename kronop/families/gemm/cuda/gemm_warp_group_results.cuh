@@ -30,7 +30,7 @@ struct WarpGroupStep : Decided {
   static constexpr int kStageBytes = kPlanes * kPlaneBytes;
   // Columns of B that each block of a cluster brings.
   static constexpr int kShare = Decided::kTileN / Decided::kCluster;
-  // Results in a line of shared memory, and lines that a team stores at once.
+  // Results in a line of shared memory, and in the lines that a team stores at once.
   static constexpr int kResults = kLineBytes / int(sizeof(typename Decided::Output));
   static constexpr int kPiece = kResults * Decided::kLines;
 };
@@ -40,7 +40,7 @@ struct WarpGroupStep : Decided {
 template <class Step>
 struct WarpGroupRoom {
   unsigned char stages[Step::kStages][Step::kStageBytes];
-  unsigned char results[Step::kTeams][Step::kLines][kBlock];
+  unsigned char results[Step::kTeams][Step::kBuffers][Step::kLines][kBlock];
   Barrier filled[Step::kStages], free[Step::kStages], order[Step::kTeams];
 
   KRONOP_INLINE void begin() {
@@ -74,6 +74,21 @@ KRONOP_INLINE long long row_in_memory(const Member& p, long long m) {
   }
 }
 
+// Brings a matrix's rows to the level-2 cache, for a team: `at` has the addresses of their first
+// elements. Loads behind the last product would wait for memory otherwise.
+template <class At>
+KRONOP_INLINE void prefetch_rows(int rows, int bytes, const At& at) {
+  const int lines = (bytes + kLineBytes - 1) / kLineBytes;
+  for (int i = threadIdx.x % kTeam; i < rows * lines; i += kTeam)
+    prefetch_line(reinterpret_cast<const char*>(at(i / lines)) + i % lines * kLineBytes);
+}
+
+// Rows, or columns, of a tile that exist.
+template <int kTile>
+KRONOP_INLINE int extent_of(long long left) {
+  return left < kTile ? int(left) : kTile;
+}
+
 // Stores a team's sums: the epilogue is applied in registers, and results go through shared memory,
 // from which whole lines are stored.
 template <class Step>
@@ -83,11 +98,24 @@ class WarpGroupResults {
 
   template <class Parameters>
   KRONOP_INLINE WarpGroupResults(const Parameters& parameters, WarpGroupRoom<Step>& room)
-      : finish_(parameters), own_(room.results[threadIdx.x / kTeam][0]) {}
+      : finish_(parameters), own_(room.results[threadIdx.x / kTeam][0][0]) {}
 
-  // Stores still read shared memory: it must not change, and the block must not end.
+  // Before the sums of a tile are added up, from row m and column n on.
+  template <class Member>
+  KRONOP_INLINE static void prefetch(const Member& p, long long m, long long n, int problem) {
+    if (kScattered<Member> || !p.z || p.z_column != 1) return;
+    const auto* const from =
+        static_cast<const Output*>(p.z) + problem * p.z_batch + m * p.z_row + n;
+    prefetch_rows(extent_of<Step::kParts * 64>(p.m - m),
+                  extent_of<Step::kTileN>(p.n - n) * int(sizeof(Output)),
+                  [&](int row) { return from + row * p.z_row; });
+  }
+
+  // Stores still read shared memory: it must not change, and the block must not end. The last kMost
+  // stores may go on.
+  template <int kMost = 0>
   KRONOP_INLINE void wait_for_reads() const {
-    if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores();
+    if (threadIdx.x % kTeam == 0) wait_for_reads_of_stores<kMost>();
   }
 
   // For a team and a problem of the grouped GEMM, with sums of kParts x 64 rows from m on.
@@ -100,7 +128,7 @@ class WarpGroupResults {
       const long long row = m + part * 64;
 #pragma unroll
       for (int first = 0; first < Step::kTileN; first += Step::kPiece) {
-        wait_for_reads();
+        wait_for_reads<Step::kBuffers - 1>();
         wait_for_team<kTeam>(team);
         fill(p, sums[part], first, row, n, problem);
         publish_to_warp_group_products();
@@ -110,6 +138,7 @@ class WarpGroupResults {
         } else {
           copy_out(p, row, n + first, problem);
         }
+        turn_buffers();
       }
     }
   }
@@ -118,7 +147,10 @@ class WarpGroupResults {
   using Pair = Vector<Output, 2>;
 
   KRONOP_INLINE unsigned char* place(int row, int column) const {
-    return place_in_lines<Step>(own_, row, column);
+    return place_in_lines<Step>(own_ + buffer_ * Step::kLines * kBlock, row, column);
+  }
+  KRONOP_INLINE void turn_buffers() {
+    if constexpr (Step::kBuffers > 1) buffer_ = 1 - buffer_;
   }
 
   template <class Member, class Sums>
@@ -126,10 +158,12 @@ class WarpGroupResults {
                           int problem) {
     if (p.z && p.bias) {
       fill_with<Reads::kAny, Reads::kAny>(p, sums, first, m, n, problem);
+    } else if (p.z && p.z_row % 2 == 0 && p.z_batch % 2 == 0 && in_pairs(p, p.z, p.z_column)) {
+      fill_with<Reads::kPairs, Reads::kNone>(p, sums, first, m, n, problem);
     } else if (p.z) {
       fill_with<Reads::kAny, Reads::kNone>(p, sums, first, m, n, problem);
-    } else if (p.bias && repeats_pairs(p)) {
-      fill_with<Reads::kNone, Reads::kPairs>(p, sums, first, m, n, problem);
+    } else if (p.bias && p.bias_row == 0 && in_pairs(p, p.bias, p.bias_column)) {
+      fill_with<Reads::kNone, Reads::kRepeated>(p, sums, first, m, n, problem);
     } else if (p.bias) {
       fill_with<Reads::kNone, Reads::kAny>(p, sums, first, m, n, problem);
     } else {
@@ -137,19 +171,18 @@ class WarpGroupResults {
     }
   }
 
-  // How C, or the bias, is loaded: pairs of neighbours (broadcast over rows for a bias), or single
-  // elements.
-  enum class Reads { kNone, kPairs, kAny };
+  // How C, or the bias, is loaded: pairs of neighbours that are the same in all rows, pairs of each
+  // row, or single elements.
+  enum class Reads { kNone, kRepeated, kPairs, kAny };
 
-  // Whether all rows have the same bias, in complete and aligned pairs.
+  // Whether an operand has complete and aligned pairs in row 0.
   template <class Member>
-  KRONOP_INLINE static bool repeats_pairs(const Member& p) {
-    return p.bias_row == 0 && p.bias_column == 1 && p.n % 2 == 0 &&
-           (unsigned long long)p.bias % sizeof(Pair) == 0;
+  KRONOP_INLINE static bool in_pairs(const Member& p, const void* from, long long column) {
+    return column == 1 && p.n % 2 == 0 && (unsigned long long)from % sizeof(Pair) == 0;
   }
 
   // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. The source
-  // and bias of the next 16 columns are loaded while these are computed.
+  // and bias of the next columns are loaded while 16 are computed.
   template <Reads kSource, Reads kBias, class Member, class Sums>
   KRONOP_INLINE void fill_with(const Member& p, const Sums& sums, int first, long long m,
                                long long n, int problem) {
@@ -163,15 +196,17 @@ class WarpGroupResults {
                                           p.z_row, p.z_column);
     const Operand<kBias, Member> bias(p, p.bias, 0, m + row, n + first + column, p.bias_row,
                                       p.bias_column);
-    Pair sources[2][4], biases[2][4];
-    source.load(sources[0], 0, rows, columns);
-    bias.load(biases[0], 0, rows, columns);
+    constexpr int ahead = kBias == Reads::kNone ? 3 : 1, held = ahead + 1;
+    Pair sources[held][4], biases[held][4];
+    const auto bring = [&](int j) {
+      source.load(sources[j % held], 16 * j, rows, columns);
+      bias.load(biases[j % held], 16 * j, rows, columns);
+    };
+#pragma unroll
+    for (int j = 0; j < math::min(ahead, times); ++j) bring(j);
 #pragma unroll
     for (int j = 0; j < times; ++j) {
-      if (j + 1 < times) {
-        source.load(sources[(j + 1) % 2], 16 * (j + 1), rows, columns);
-        bias.load(biases[(j + 1) % 2], 16 * (j + 1), rows, columns);
-      }
+      if (j + ahead < times) bring(j + ahead);
       Pair values[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -181,10 +216,10 @@ class WarpGroupResults {
           const auto sum = own[i % 2 * 2 + v];
           if constexpr (kBias != Reads::kNone) {
             values[i].data[v] =
-                finish_(sum, kSource != Reads::kNone ? sources[j % 2][i].data[v] : Output{},
-                        biases[j % 2][i].data[v]);
+                finish_(sum, kSource != Reads::kNone ? sources[j % held][i].data[v] : Output{},
+                        biases[j % held][i].data[v]);
           } else if constexpr (kSource != Reads::kNone) {
-            values[i].data[v] = finish_(sum, sources[j % 2][i].data[v]);
+            values[i].data[v] = finish_(sum, sources[j % held][i].data[v]);
           } else {
             values[i].data[v] = finish_(sum);
           }
@@ -225,15 +260,27 @@ class WarpGroupResults {
           own(start + row_in_memory(p, m) * row + n * column), row(row), column(column),
           scattered((row_in_memory(p, m + 8) - row_in_memory(p, m)) * row) {}
 
+    // To the row of pair i.
+    KRONOP_INLINE long long below(int i) const {
+      return kScattered<Member> ? i % 2 * scattered : i % 2 * 8 * row;
+    }
+
     // Loads rows 0 and 8 and 16 columns from `at` on. For results that are out of bounds, any valid
     // element is loaded: conditions would serialise the loads.
     KRONOP_INLINE void load(Pair (&pairs)[4], int at, int rows, int columns) const {
-      if constexpr (kReads == Reads::kPairs) {
+      if constexpr (kReads == Reads::kRepeated) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int along = at + i / 2 * 8;
           pairs[i] = i % 2 ? pairs[i - 1]
                            : *reinterpret_cast<const Pair*>(columns > along ? own + along : start);
+        }
+      } else if constexpr (kReads == Reads::kPairs) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int along = at + i / 2 * 8;
+          const bool there = rows > i % 2 * 8 && columns > along;
+          pairs[i] = *reinterpret_cast<const Pair*>(there ? own + below(i) + along : start);
         }
       } else if constexpr (kReads == Reads::kAny) {
 #pragma unroll
@@ -241,8 +288,7 @@ class WarpGroupResults {
           const int along = at + i / 2 * 8, down = i % 2 * 8;
           const bool first = rows > down && columns > along,
                      second = rows > down && columns > along + 1;
-          const long long below = kScattered<Member> ? i % 2 * scattered : down * row;
-          const Output* const from = own + below + along * column;
+          const Output* const from = own + below(i) + along * column;
           pairs[i].data[0] = *(first ? from : start);
           pairs[i].data[1] = *(second ? from + column : start);
         }
@@ -254,10 +300,10 @@ class WarpGroupResults {
   KRONOP_INLINE void store_lines(const Member& p, long long m, long long n, int problem) const {
 #pragma unroll
     for (int line = 0; line < Step::kLines; ++line) {
-      const void* const from = own_ + line * kBlock;
+      const void* const from = place(0, line * Step::kResults);
       const int column = int(n) + line * Step::kResults;
-      if constexpr (requires { p.store_rows(from, column, m); }) {
-        p.store_rows(from, column, m);
+      if constexpr (requires { p.store_rows(from, column, m, problem); }) {
+        p.store_rows(from, column, m, problem);
       } else {
         store_box(from, p.y_map, BoxPlace{column, int(m), problem});
       }
@@ -281,7 +327,8 @@ class WarpGroupResults {
   }
 
   Finish<Step> finish_;
-  unsigned char* own_;
+  unsigned char* const own_;
+  int buffer_ = 0;
 };
 
 }  // namespace gemm

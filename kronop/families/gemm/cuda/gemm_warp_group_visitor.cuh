@@ -38,12 +38,20 @@ class WarpGroupVisits {
   using Sum = typename Step::Accumulator;
   using Results = VisitorResults<TeamStep<Step>, Parameters, Own>;
   // Rows of a thread whose operands are loaded at the same time.
-  static constexpr int kTogether = 4;
+  static constexpr int kTogether = kReduces<typename Step::Epilogue> ? 4 : 8;
 
  public:
   KRONOP_INLINE WarpGroupVisits(const Parameters&, WarpGroupRoom<Step>& room)
-      : own_(room.results[threadIdx.x / kTeam][0]) {
+      : own_(room.results[threadIdx.x / kTeam][0][0]) {
     static_assert(Own::kPlaces + Step::kTeams * Step::kFoldBytes <= Step::kSharedBytes);
+  }
+
+  KRONOP_INLINE static void prefetch(const Parameters& p, long long m, long long n, int problem) {
+    Results(p, problem).for_each_tensor([&]<class Element>(const Element* from, long long row) {
+      prefetch_rows(extent_of<Step::kTileM>(p.m - m),
+                    extent_of<Step::kTileN>(p.n - n) * int(sizeof(Element)),
+                    [&](int at) { return from + (m + at) * row + n; });
+    });
   }
 
   KRONOP_INLINE void wait_for_reads() const {}

@@ -28,7 +28,7 @@ _TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False
 _CHAINED_TILES = ((128, 128, False),)
 _CLUSTERS, _LEAST_SHARE = (2, 1), 64
 # Lines of results that a team stores at once. NOTE: slabs of split operands are twice as large.
-_MOST_STAGES, _MOST_LINES, _SPLIT_LINES = 8, 4, 2
+_MOST_STAGES, _MOST_LINES, _SPLIT_LINES, _SHORT = 8, 4, 2, 64
 
 
 def status(what: GemmDescription, target: Target) -> Status:
@@ -154,6 +154,8 @@ def _design(
         n=n,
         stages=0,
         lines=lines,
+        # Stores of short lines wait for each other's reads.
+        buffers=2 if n == _SHORT and lines == 1 else 1,
         cluster=cluster,
         alternate=alternate,
         turned_a=not split and left.layout is (RowMajor if swapped else ColumnMajor),

@@ -57,6 +57,7 @@ class GemmWarpGroup(GemmDesign):
         m, n: rows and columns of a tile.
         stages: stages of the pipeline in shared memory.
         lines: lines of 128 bytes of a row of results that a team stores at once.
+        buffers: pieces of so many lines that a team has room for, while others are stored.
         cluster: blocks of a cluster, each of which multicasts its share of B.
         alternate: teams alternate tiles (ping-pong), instead of sharing each (cooperative).
         turned_a, turned_b: A is contiguous along M, B along N.
@@ -82,6 +83,7 @@ class GemmWarpGroup(GemmDesign):
     n: int
     stages: int
     lines: int
+    buffers: int
     cluster: int
     alternate: bool
     turned_a: bool
@@ -116,7 +118,7 @@ class GemmWarpGroup(GemmDesign):
 
     @property
     def shared_bytes(self) -> int:
-        results = _TEAMS * (self.lines * _BLOCK_BYTES + self.fold_bytes)
+        results = _TEAMS * (self.buffers * self.lines * _BLOCK_BYTES + self.fold_bytes)
         return self.stages * self.stage_bytes + results + _BARRIER_BYTES
 
     @property
@@ -183,7 +185,7 @@ class GemmWarpGroup(GemmDesign):
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(
                 f"a block takes {self.stages} stages of {self.stage_bytes} and {_TEAMS} x"
-                f" {self.lines * _BLOCK_BYTES + self.fold_bytes} for results ="
+                f" {self.buffers * self.lines * _BLOCK_BYTES + self.fold_bytes} for results ="
                 f" {self.shared_bytes} bytes of shared"
                 f" memory, {target} has {target.shared_bytes}"
             )
@@ -234,7 +236,7 @@ class GemmWarpGroup(GemmDesign):
                 ("kThreads", self.threads),
                 ("kBlocks", 1),
                 *named(self, "m n", "kTile"),
-                *named(self, "stages lines cluster"),
+                *named(self, "stages lines buffers cluster"),
                 ("kBand", _BAND // self.cluster),
                 ("kSharedBytes", self.shared_bytes),
                 ("kCopyRegisters", _COPY_REGISTERS),

@@ -117,8 +117,9 @@ KRONOP_INLINE void store_pixels(const void* from, const TensorMap& map,
 #undef KRONOP_OF_AXES
 KRONOP_INLINE void commit_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Waits until the stores of this thread have read shared memory.
+template <int kMost>
 KRONOP_INLINE void wait_for_reads_of_stores() {
-  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kMost) : "memory");
 }
 
 // Adds so many bytes to what the barrier's phase waits for; counts as one arrival.

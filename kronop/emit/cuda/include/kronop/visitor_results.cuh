@@ -33,6 +33,18 @@ class VisitorResults {
     });
   }
 
+  // Operands with contiguous rows that differ: where they begin, and how far rows are apart. Before
+  // `begin`.
+  template <class Visit>
+  KRONOP_INLINE void for_each_tensor(const Visit& visit) const {
+    for_each_type(typename Epilogue::Operands{}, [&]<class Element, int kAt>() {
+      if constexpr (!repeats<kAt>()) {
+        if (p_.visited_column[kAt] == 1 && p_.visited_row[kAt] != 0)
+          visit(static_cast<const Element*>(at_[kAt]), p_.visited_row[kAt]);
+      }
+    });
+  }
+
   // The thread's results begin in row m and column n.
   KRONOP_INLINE void begin(long long m, long long n) {
     m_ = m;

@@ -136,7 +136,8 @@ class Conv2dWarpGroup(Wrapping):
             yield "strides of a dgrad, for a kernel of unit strides"
         if self.kind is Operator.wgrad and not self.filled and size.channels % CHANNELS:
             yield (
-                f"C = {size.channels}; the columns of a result have channels in blocks of {CHANNELS}"
+                f"C = {size.channels}; the columns of a result have channels in blocks of"
+                f" {CHANNELS}"
             )
         m, n, k = self.kind.extents(size)
         if 2 * max(m, n, k, size.n * size.h * size.w, size.n * size.p * size.q) > MOST:

@@ -42,8 +42,8 @@ _TEAM, _TEAMS = 128, 2
 _BLOCK_BYTES = 64 * LINE_BYTES
 # Registers of a copying thread, and of a multiplying one: together nearly all of a multiprocessor.
 _COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
-# The same beside a group of threads that converts, and of one of these.
-_CONVERT_REGISTERS, _PRODUCT_REGISTERS_BESIDE = 88, 200
+# Those of a converting thread, and of a multiplying one beside it.
+_CONVERT_REGISTERS, _BESIDE = 88, 200
 # Tiles along M that are processed before the next column of tiles.
 _BAND = 16
 # Bytes of barriers, at most.
@@ -96,8 +96,8 @@ class GemmWarpGroup(GemmDesign):
     def __str__(self) -> str:
         teams = "in turn" if self.alternate else "shared"
         clusters = f", clusters of {self.cluster}" if self.cluster > 1 else ""
-        split = " of operands in two planes" if self.in_planes else ""
-        split = " of operands in three planes of bfloat16" if self.converts else split
+        planes = "three planes of bfloat16" if self.converts else "two planes"
+        split = f" of operands in {planes}" if self.split else ""
         tiles = f"tiles of {self.m} x {self.n} {teams}"
         return f"warp groups{split}, {tiles}, {self.stages} stages{clusters}"
 
@@ -107,8 +107,7 @@ class GemmWarpGroup(GemmDesign):
 
     @property
     def converts(self) -> bool:
-        """Whether a further group of threads splits float32 operands, in three numbers of bfloat16
-        each, which warp groups read contiguous along any index."""
+        """Whether a further warp group splits float32 operands: see gemm_warp_group_planes.cuh."""
         return self.split and self.turned_a
 
     @property
@@ -232,10 +231,9 @@ class GemmWarpGroup(GemmDesign):
     def cycles_of_tile(self, k: int) -> tuple[float, float]:
         """Cycles of each tile, where sums have so many products, and what the last one adds."""
         tile = (self.m, self.n, self.alternate)
+        step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
         if self.converts:
             step = warp_group_cost.cycles_of_converted_step(self.m, self.n)
-        else:
-            step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
         multiply = operands.round_up(k, self.slab) * step
         results = self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
         each = max(multiply, results) if self.alternate else multiply + results
@@ -290,11 +288,8 @@ class GemmWarpGroup(GemmDesign):
         """Constants of the groups of threads beside the one that copies."""
         if not self.converts:
             return (("kProductRegisters", _PRODUCT_REGISTERS),)
-        return (
-            ("kProductRegisters", _PRODUCT_REGISTERS_BESIDE),
-            ("kConvertRegisters", _CONVERT_REGISTERS),
-            ("kCopies", self.copies),
-        )
+        found = ("kProductRegisters", _BESIDE), ("kConvertRegisters", _CONVERT_REGISTERS)
+        return (*found, ("kCopies", self.copies))
 
     @property
     def _end(self) -> tuple[tuple[str, Constant], ...]:

@@ -56,15 +56,17 @@ _OF_FUNCTIONS = {
 
 
 def cycles_of_step(
-    tile: tuple[int, int, bool], cluster: int, source: DataType, *, split: bool
+    tile: tuple[int, int, bool], cluster: int, source: DataType, split: bool, converts: bool
 ) -> float:
     """Cycles for one step of a tile: rows, columns, whether teams alternate."""
+    if converts:
+        return _cycles_of_converted_step(*tile[:2])
     rate = MEASURED.warp_group_products[source.bytes] / (PRODUCTS_OF_SPLIT if split else 1)
     alone = _ALONE.get(tile, 1.0) if cluster == 1 else 1.0
     return tile[0] * tile[1] / rate / _RATES[tile] / alone
 
 
-def cycles_of_converted_step(m: int, n: int) -> float:
+def _cycles_of_converted_step(m: int, n: int) -> float:
     """The same where float32 operands become three planes of bfloat16 in shared memory: this moves
     the bytes of copies, conversions and products, at most 128 in a cycle."""
     converted = (m + n) * (4 + 4 + 3 * 2)

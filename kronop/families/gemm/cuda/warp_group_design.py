@@ -131,13 +131,12 @@ class GemmWarpGroup(GemmDesign):
     @property
     def stage_bytes(self) -> int:
         """Bytes of a slab of both operands as they are multiplied."""
-        if self.converts:
-            return self.copy_bytes * 3 // 2
-        return self.copy_bytes * (PLANES if self.split else 1)
+        planes = PLANES if self.split else 1
+        return self.copy_bytes * 3 // 2 if self.converts else self.copy_bytes * planes
 
     @property
     def copy_bytes(self) -> int:
-        """Bytes of a slab of a plane of both operands."""
+        """The same of one plane, as it is copied."""
         return (self.m + self.n) * LINE_BYTES
 
     @property
@@ -230,10 +229,8 @@ class GemmWarpGroup(GemmDesign):
 
     def cycles_of_tile(self, k: int) -> tuple[float, float]:
         """Cycles of each tile, where sums have so many products, and what the last one adds."""
-        tile = (self.m, self.n, self.alternate)
-        step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
-        if self.converts:
-            step = warp_group_cost.cycles_of_converted_step(self.m, self.n)
+        tile, how = (self.m, self.n, self.alternate), (self.split, self.converts)
+        step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, *how)
         multiply = operands.round_up(k, self.slab) * step
         results = self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
         each = max(multiply, results) if self.alternate else multiply + results
@@ -288,8 +285,8 @@ class GemmWarpGroup(GemmDesign):
         """Constants of the groups of threads beside the one that copies."""
         if not self.converts:
             return (("kProductRegisters", _PRODUCT_REGISTERS),)
-        found = ("kProductRegisters", _BESIDE), ("kConvertRegisters", _CONVERT_REGISTERS)
-        return (*found, ("kCopies", self.copies))
+        registers = ("kProductRegisters", _BESIDE), ("kConvertRegisters", _CONVERT_REGISTERS)
+        return (*registers, ("kCopies", self.copies))
 
     @property
     def _end(self) -> tuple[tuple[str, Constant], ...]:

@@ -136,8 +136,7 @@ class Conv2dWarpGroup(Wrapping):
             yield "strides of a dgrad, for a kernel of unit strides"
         if self.kind is Operator.wgrad and not self.filled and size.channels % CHANNELS:
             yield (
-                f"C = {size.channels}; the columns of a result have channels in blocks of"
-                f" {CHANNELS}"
+                f"C = {size.channels}; columns of a result have channels in blocks of {CHANNELS}"
             )
         m, n, k = self.kind.extents(size)
         if 2 * max(m, n, k, size.n * size.h * size.w, size.n * size.p * size.q) > MOST:
@@ -402,8 +401,7 @@ class Conv2dWarpGroup(Wrapping):
 
 
 def _numbers(size: Conv2dSize, h: Taps, w: Taps, slab: int) -> dict[str, int]:
-    """The members of Conv2dPatches that are numbers of pixels and taps; of a wgrad, slabs have so
-    many pixels."""
+    """Members of Conv2dPatches that count pixels and taps; a wgrad's slabs have so many pixels."""
     found = {
         f"{name}_{axis}": getattr(taps, field)
         for name, field in (

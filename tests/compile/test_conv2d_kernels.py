@@ -18,12 +18,13 @@ from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
-from kronop.families.conv2d.cuda import choice
+from kronop.families.conv2d.cuda import choice, warp_group_choice
 from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
 from kronop.families.conv2d.cuda.design import Conv2dBlocks
 from kronop.families.conv2d.cuda.folded import Conv2dFolded
 from kronop.families.conv2d.cuda.joined import Conv2dJoined
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
+from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
 from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.size import Conv2dSize
@@ -33,6 +34,7 @@ from kronop.target import Target
 from tests.compile.test_cuda_kernels import TARGETS, check, resources
 
 _LAYER = Conv2dSize(64, 56, 56, 64, 64, 3, 3, pad_h=1, pad_w=1, stride_h=2, stride_w=2)
+_DEEP_LAYER = Conv2dSize(64, 14, 14, 1024, 256, 1, 1)
 _FIRST = Conv2dSize(64, 224, 224, 3, 64, 7, 7, pad_h=3, pad_w=3, stride_h=2, stride_w=2)
 _GROUPED = Conv2dSize(64, 56, 56, 128, 128, 3, 3, pad_h=1, pad_w=1, groups=32)
 _HOPPER = Target.parse("sm_90a")
@@ -97,6 +99,31 @@ def test_groups_side_by_side(kind: Operator) -> None:
     plan = choice.plans(what, _HOPPER, 1, _GROUPED)[0]
     assert isinstance(plan.pipeline, Conv2dJoined)
     _check_beside(plan, 24 if kind is Operator.wgrad else 0)
+
+
+def test_six_products() -> None:
+    """Gradients in filters in float32 are of bfloat16 in threes, where copies can read them."""
+    math = MathInstruction.tensor_op(float32)
+    for size in (_LAYER, _DEEP_LAYER):
+        plan, *_ = choice.plans(_description(Operator.wgrad, math, (4, 4)), _HOPPER, 1, size)
+        product = next(it.design for it in plan.steps if isinstance(it.design, Conv2dWarpGroup))
+        assert product.wrapped.converts
+    plan, *_ = choice.plans(_widened_of(Operator.wgrad, float32), _HOPPER, 1, _FIRST)
+    assert isinstance(plan.pipeline, Conv2dWidened)
+    for alignments, target in (((2, 4), "sm_90a"), ((4, 4), "sm_80"), ((4, 4), "sm_100")):
+        what = _description(Operator.wgrad, math, alignments)
+        plan, *_ = choice.plans(what, Target.parse(target), 1, _LAYER)
+        assert isinstance(plan.steps[0].design, Conv2dBlocks)
+
+
+def test_spills_of_six_products() -> None:
+    what = _description(Operator.wgrad, MathInstruction.tensor_op(float32), (4, 4))
+    found = [it for it in warp_group_choice.designs(what, _HOPPER) if isinstance(it, Conv2dSlices)]
+    assert len(found) == 4
+    for design in found:
+        steps = warp_group_choice.steps(what, _HOPPER, design)
+        product, _ = render(Plan(target=_HOPPER, steps=steps, pipeline=design))
+        assert resources(product, _HOPPER)[1] == 0
 
 
 @pytest.mark.spread(case=_CASES, target=TARGETS)

@@ -289,6 +289,34 @@ def test_three_products(folder: Path, kind: Operator) -> None:
     run(folder, kind, size, element=float32, split=True, source=True)
 
 
+_CONVERTED: list[Tile] = [_SHARED, (128, 64, False), (64, 128, True), (64, 64, True)]
+
+
+@pytest.mark.parametrize("tile", _CONVERTED)
+def test_six_products(folder: Path, tile: Tile) -> None:
+    """Of gradients in filters in float32, each number as three of bfloat16."""
+    for index, size in enumerate(_SIZES[: 6 if tile == _SHARED else 2]):
+        for slices in (True, False) if index == 0 else (True,):
+            run(
+                folder,
+                Operator.wgrad,
+                size,
+                element=float32,
+                split=True,
+                tile=tile,
+                slices=slices,
+                source=True,
+            )
+
+
+def test_six_products_of_groups_and_of_widened_images(folder: Path) -> None:
+    groups = Conv2dSize(2, 6, 5, 128, 192, 3, 2, pad_h=1, stride_w=2, groups=2)
+    own: dict[str, Any] = {"element": float32, "split": True}
+    run(folder, Operator.wgrad, groups, slices=True, **own)
+    run(folder, Operator.wgrad, _SMALL_GROUPS[0], joined=True, source=True, **own)
+    run(folder, Operator.wgrad, replace(_FEW[0], slices=3), widened=True, **own)
+
+
 # First layers of networks, in small, and other images of few channels.
 _FEW = (
     Conv2dSize(2, 37, 70, 3, 16, 7, 7, pad_h=3, pad_w=3, stride_h=2, stride_w=2),

@@ -23,7 +23,7 @@ _OTHERS = {
     "gradients": (0, 2),
     "quantized": (0, 1, 2, 3, 6, 10, 13, 14, 24, 30, 127, 128, 151),
     "gemm": (5, 7, 21, 53),
-    "conv2d": (0, 2, 4, 7, 9, 10, 12, 15, 20, 27, 34, 61, 77, 94, 119, 189),
+    "conv2d": (0, 2, 4, 7, 9, 10, 12, 15, 20, 27, 34, 61, 77, 94, 119, 189, 196),
     "trees": (3, 5, 11, 34, 54, 70, 81, 98, 151, 154, 214, 221, 225, 333, 375),
 }
 # What no one-line call asks for, or few random cases have: emulated tests of their own run these.

@@ -7,8 +7,8 @@
 // taps, which are as far from each other as the strides.
 //
 // The product wgrad has filters as rows, and as columns the channels of each tap, filled up to
-// blocks of 64. It sums over pixels of the results, of which a slab has 64. A batch of products is
-// slices of these sums.
+// blocks of 64. It sums over pixels of the results, of which a slab has 64, or 32 of float32. A
+// batch of products is slices of these sums.
 #pragma once
 
 #include "conv2d_warp_group_parameters.cuh"
@@ -69,7 +69,7 @@ class PatchFeed {
   int group_, column_, rank_, w_, h_, image_, block_ = 0, tap_w_ = 0, tap_h_ = 0;
 };
 
-// Brings the slabs of wgrad: 64 pixels of the gradient's filters, and of the images.
+// Brings the slabs of wgrad: pixels of the gradient's filters, and of the images.
 template <class Step, class Walk>
 class PixelFeed {
  public:
@@ -92,22 +92,26 @@ class PixelFeed {
   KRONOP_INLINE void bring(int, unsigned char* stage, Barrier& filled) {
     const BoxPlace none{0, 0};
 #pragma unroll
-    for (int part = 0; part < Step::kTileM / kLine; ++part) {
-      const int filter = int(p_.m) * group_ + row_ + part * kLine;
-      load_pixels(stage + part * kBlock, p_.a_map, filled,
+    for (int part = 0; part < Step::kTileM / kWide; ++part) {
+      const int filter = int(p_.m) * group_ + row_ + part * kWide;
+      load_pixels(stage + part * kBytes, p_.a_map, filled,
                   BoxPlace{filter, at_.w, at_.h, at_.image}, none);
     }
     const int w = int(p_.first_w + at_.w * p_.stride_w), h = int(p_.first_h + at_.h * p_.stride_h);
 #pragma unroll
-    for (int part = 0; part < kAcross; ++part)
-      load_pixels(stage + Step::kTileM * kLineBytes + part * kBlock, p_.b_map, filled,
-                  BoxPlace{channel_[part], w, h, at_.image},
-                  BoxPlace{offset_w_[part], offset_h_[part]});
+    for (int part = 0; part < Step::kTileN / kWide; ++part) {
+      const int block = part * kWide / kLine, further = part * kWide % kLine;
+      load_pixels(stage + (Step::kTileM / kWide + part) * kBytes, p_.b_map, filled,
+                  BoxPlace{channel_[block] + further, w, h, at_.image},
+                  BoxPlace{offset_w_[block], offset_h_[block]});
+    }
     advance();
   }
 
  private:
   static constexpr int kAcross = Step::kTileN / kLine;
+  // Channels of a copy, and its bytes: as many as pixels.
+  static constexpr int kWide = Step::kSlab, kBytes = Step::kSlab * kLineBytes;
 
   // Problems are groups, of each slice in turn.
   KRONOP_INLINE static int group_of(const Walk& walk) {
@@ -117,7 +121,7 @@ class PixelFeed {
   KRONOP_INLINE static long long first_of(const Walk& walk) {
     return walk.problem / int(walk.member().groups) * walk.member().k;
   }
-  // Goes on by 64 pixels, whose digits are `next_w`, `next_h` and `next_image`.
+  // Goes on by a slab's pixels, whose digits are `next_w`, `next_h` and `next_image`.
   KRONOP_INLINE void advance() {
     at_.w += int(p_.next_w);
     at_.h += int(p_.next_h);

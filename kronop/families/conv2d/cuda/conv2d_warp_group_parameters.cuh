@@ -17,7 +17,7 @@ struct Conv2dPatches {
   long long group, groups;               // The first group, and how many there are.
   long long group_deep, group_lines;     // What a further group adds to places in filters.
   long long images;                      // Of a plane, where values are split.
-  long long next_h, next_w, next_image;  // The digits of 64 pixels.
+  long long next_h, next_w, next_image;  // The digits of a slab's pixels.
   // Of a strided dgrad: the extents of an image, and the pixels of it that have these taps.
   long long height, width, phase_h, phase_w, every_h, every_w;
 };

@@ -24,6 +24,7 @@ from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport
 from kronop.families.gemm.cuda import warp_group_choice
+from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
 from kronop.families.gemm.cuda.warp_group_problem import GRANULE
 from kronop.families.gemm.cuda.warp_group_split import GemmSplit
 from kronop.families.gemm.description import GemmDescription
@@ -52,13 +53,18 @@ def _reasons(what: Conv2dDescription) -> Iterator[str]:
     if what.by_taps:
         yield "warp groups compute all pixels of a filter as columns of one matrix"
     splits = warp_group_choice.splits(what.math)
-    # Split filters are also transposed.
-    kinds = (Operator.fprop, Operator.dgrad) if splits else (Operator.fprop,)
-    if what.conv_kind not in kinds and what.A.element.bytes != 2:
+    # Split filters are also transposed, and a wgrad's operands become bfloat16.
+    if what.conv_kind is not Operator.fprop and what.A.element.bytes != 2 and not splits:
         yield (
             f"warp groups read {what.A.element.name} contiguous along the sums alone, which those"
             f" of a {what.conv_kind.name} are not"
         )
+    for name, item in (("A", what.A), ("B", what.B)):
+        if _converts(what) and item.alignment * item.element.bytes < GRANULE:
+            yield (
+                f"tensor maps take addresses and strides in multiples of {GRANULE} bytes, and"
+                f" {name} promises {item.alignment} elements"
+            )
 
 
 def designs(what: Conv2dDescription, target: Target) -> Iterator[AnyConv2d]:
@@ -81,7 +87,7 @@ def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
         and not tree
     )
     product = _product(what)
-    for item in warp_group_choice.products_of(product, target, _TILES):
+    for item in _tiles(what, product, target):
         # Clusters are slower unless products are large: only tiles of the user's have them, and of
         # wgrad none, whose pixels are not copied to several blocks.
         if item.cluster > 1 and (what.tile is None or what.conv_kind is Operator.wgrad):
@@ -92,7 +98,7 @@ def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
             members=PHASES if strided else 1,
             filled=False,
         )
-        yield Conv2dSplit(split=GemmSplit(), product=design) if item.split else design
+        yield Conv2dSplit(split=GemmSplit(), product=design) if item.in_planes else design
     if what.conv_kind is Operator.wgrad:
         yield from _sliced(what, target)
 
@@ -107,7 +113,7 @@ def _sliced(what: Conv2dDescription, target: Target) -> Iterator[Conv2dSlices]:
         Y=TensorDescription(sums),
         epilogue=LinearCombination(sums, 1, sums, sums),
     )
-    for item in warp_group_choice.products_of(raw, target, _TILES):
+    for item in _tiles(what, raw, target):
         if item.cluster == 1:
             product = Conv2dWarpGroup(kind=what.conv_kind, wrapped=item, members=1, filled=True)
             yield Conv2dSlices(product=product, adding=adding)
@@ -149,8 +155,21 @@ def _widened(what: Conv2dDescription, target: Target) -> Iterator[Conv2dWidened]
 def _of_widened(product: Conv2dWarpGroup, inner: Conv2dSlices | None = None) -> Conv2dWidened:
     own = product.wrapped
     return Conv2dWidened(
-        widen=Conv2dWiden(element=own.source, split=own.split), inner=inner or product
+        widen=Conv2dWiden(element=own.source, split=own.in_planes), inner=inner or product
     )
+
+
+def _converts(what: Conv2dDescription) -> bool:
+    """Whether float32 operands are split in shared memory."""
+    return what.conv_kind is Operator.wgrad and warp_group_choice.splits(what.math)
+
+
+def _tiles(
+    what: Conv2dDescription, product: GemmDescription, target: Target
+) -> Iterator[GemmWarpGroup]:
+    if _converts(what):
+        return warp_group_choice.converting(product, target)
+    return warp_group_choice.products_of(product, target, _TILES)
 
 
 def _product(what: Conv2dDescription) -> GemmDescription:

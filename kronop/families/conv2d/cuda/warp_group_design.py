@@ -23,8 +23,8 @@ from kronop.frozen import dataclass
 from kronop.target import Target
 from kronop.tensor_map import Im2col, TensorMap
 
-PIXELS = 64
-"""Pixels of a slab of wgrad, and columns of a block of channels."""
+CHANNELS = 64
+"""Columns of a wgrad's block of channels."""
 PHASES = 4
 """The most products of a launch of a strided dgrad."""
 _ALIGNMENT, _TEAM = 64, 128
@@ -121,7 +121,7 @@ class Conv2dWarpGroup(Wrapping):
         element = self.wrapped.source
         for name, count in (("C", size.channels), ("C", size.c), ("K", size.k)):
             read = name == "C" or self.kind is not Operator.fprop
-            if read and not self.wrapped.split and count * element.bytes % GRANULE:
+            if read and not self.wrapped.in_planes and count * element.bytes % GRANULE:
                 yield (
                     f"{name} = {count} of {element.name}; tensor maps have rows of multiples of"
                     f" {GRANULE} bytes"
@@ -139,9 +139,9 @@ class Conv2dWarpGroup(Wrapping):
             yield from w.reasons("W")
         if len(found) > 1 and self.members == 1:
             yield "strides of a dgrad, for a kernel of unit strides"
-        if self.kind is Operator.wgrad and not self.filled and size.channels % PIXELS:
+        if self.kind is Operator.wgrad and not self.filled and size.channels % CHANNELS:
             yield (
-                f"C = {size.channels}; the columns of a result have channels in blocks of {PIXELS}"
+                f"C = {size.channels}; columns of a result have channels in blocks of {CHANNELS}"
             )
         m, n, k = self.kind.extents(size)
         if 2 * max(m, n, k, size.n * size.h * size.w, size.n * size.p * size.q) > MOST:
@@ -150,7 +150,7 @@ class Conv2dWarpGroup(Wrapping):
     @property
     def block(self) -> int:
         """Channels of a block, or filters of a dgrad."""
-        return PIXELS if self.kind is Operator.wgrad else self.wrapped.slab
+        return CHANNELS if self.kind is Operator.wgrad else self.wrapped.slab
 
     @property
     def _blocked(self) -> str:
@@ -178,7 +178,7 @@ class Conv2dWarpGroup(Wrapping):
             cycles += rounds * each
             last += each if len(parts) > 1 else 0
         cycles += last
-        if product.split:
+        if product.in_planes:
             cycles *= _OF_SPLIT
         arithmetic = product.seconds_of(cycles, 0, target)
         traffic = product.seconds_of(0, self._moved(size, slices), target)
@@ -203,7 +203,7 @@ class Conv2dWarpGroup(Wrapping):
         """M, N and K of a product; K counts whole slabs, N of wgrad whole blocks of channels."""
         slab, taps, pixels = self.wrapped.slab, h.count * w.count, size.n * h.pixels * w.pixels
         if self.kind is Operator.wgrad:
-            columns = taps * operands.round_up(size.channels, PIXELS)
+            columns = taps * operands.round_up(size.channels, CHANNELS)
             return size.filters, columns, operands.round_up(operands.cover(pixels, slices), slab)
         n, deep = size.filters, size.channels
         if self.kind is Operator.dgrad:
@@ -301,7 +301,7 @@ class Conv2dWarpGroup(Wrapping):
         return part, {
             **values,
             **self._maps(problem, pair, k),
-            **_numbers(size, h, w),
+            **_numbers(size, h, w, self.wrapped.slab),
             "channels": deep,
             "blocks": operands.cover(deep, self.block),
             "group": group,
@@ -327,8 +327,8 @@ class Conv2dWarpGroup(Wrapping):
         if self.kind is Operator.wgrad:
             one = [replace(taps, extent=taps.pixels, stride=1, first=0) for taps in pair]
             return {
-                "a_map": self._pixels(problem.a, (size.k, size.n), (one[0], one[1]), PIXELS),
-                "b_map": self._pixels(problem.b, (size.c, size.n), pair, PIXELS),
+                "a_map": self._pixels(problem.a, (size.k, size.n), (one[0], one[1]), slab),
+                "b_map": self._pixels(problem.b, (size.c, size.n), pair, slab),
             }
         channels, planes = size.c if self.kind is Operator.fprop else size.k, 1
         extents, lines = (size.channels, size.s, size.r, size.k), self.wrapped.share
@@ -413,8 +413,8 @@ class Conv2dWarpGroup(Wrapping):
         return {"y_map": found, "maps_y": 1}
 
 
-def _numbers(size: Conv2dSize, h: Taps, w: Taps) -> dict[str, int]:
-    """The members of Conv2dPatches that are numbers of pixels and taps."""
+def _numbers(size: Conv2dSize, h: Taps, w: Taps, slab: int) -> dict[str, int]:
+    """Members of Conv2dPatches that count pixels and taps; a wgrad's slabs have so many pixels."""
     found = {
         f"{name}_{axis}": getattr(taps, field)
         for name, field in (
@@ -430,7 +430,7 @@ def _numbers(size: Conv2dSize, h: Taps, w: Taps) -> dict[str, int]:
         )
         for axis, taps in (("h", h), ("w", w))
     }
-    line, next_w = divmod(PIXELS, w.pixels)
+    line, next_w = divmod(slab, w.pixels)
     next_image, next_h = divmod(line, h.pixels)
     return {
         **found,

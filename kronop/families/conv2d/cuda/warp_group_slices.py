@@ -14,7 +14,7 @@ from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import memory_rate
 from kronop.emit.design import Design, Instantiation, Pipeline, Runnable, package_folder
-from kronop.families.conv2d.cuda.warp_group_design import PIXELS, Conv2dWarpGroup
+from kronop.families.conv2d.cuda.warp_group_design import CHANNELS, Conv2dWarpGroup
 from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.gemm.cuda.warp_group_problem import step_of
@@ -221,13 +221,13 @@ def _shares_of(count: int, slices: int, target: Target) -> int:
 
 def runs_of(size: Conv2dSize, channels: int) -> Runs:
     """The columns of so many channels of each tap."""
-    apart = operands.round_up(size.channels, PIXELS)
+    apart = operands.round_up(size.channels, CHANNELS)
     return Runs(count=size.r * size.s, extent=channels, apart=apart)
 
 
 def columns_of(size: Conv2dSize) -> int:
     """Columns of a slice: channels of each tap, in whole blocks."""
-    return size.r * size.s * operands.round_up(size.channels, PIXELS)
+    return size.r * size.s * operands.round_up(size.channels, CHANNELS)
 
 
 def _seconds(design: Conv2dSlices, size: Conv2dSize, slices: int, target: Target) -> float:
@@ -240,7 +240,7 @@ def _seconds(design: Conv2dSlices, size: Conv2dSize, slices: int, target: Target
 @functools.lru_cache(maxsize=1024)
 def slices_of(design: Conv2dSlices, size: Conv2dSize, target: Target) -> int:
     """The number of slices with the least modelled time; at least as many as the size asks for."""
-    slabs = operands.cover(size.n * size.p * size.q, PIXELS)
+    slabs = operands.cover(size.n * size.p * size.q, design.product.wrapped.slab)
     most = min(
         _MOST_SLICES,
         slabs // _LEAST_SLABS,

@@ -10,10 +10,13 @@
 // index instead (kTurned), 64 of these are a line of 128 bytes.
 //
 // float32 as three TF32 products (kSplit): gemm_split.cuh has left two planes of both operands in
-// the workspace, values and remainders. A slab has both planes.
+// the workspace, values and remainders. A slab has both planes. If both operands are contiguous
+// along their other index, as those of a wgrad are, gemm_warp_group_planes.cuh splits them in shared
+// memory instead.
 #pragma once
 
 #include "gemm_warp_group_mma.cuh"
+#include "gemm_warp_group_planes.cuh"
 #include "gemm_warp_group_visitor.cuh"
 
 namespace kronop {
@@ -107,6 +110,16 @@ KRONOP_INLINE void load_share(void* to, const TensorMap& map, Barrier& filled,
   }
 }
 
+// What copies fill: the stages that are multiplied, or those that are converted.
+template <class Step>
+KRONOP_INLINE auto& copied(WarpGroupRoom<Step>& room) {
+  if constexpr (Step::kConverts) {
+    return room.copies;
+  } else {
+    return room;
+  }
+}
+
 // A feed brings the slabs of one tile in turn. This one brings boxes of matrices.
 template <class Step, class Walk>
 class BoxFeed {
@@ -144,7 +157,8 @@ template <class Step, template <class, class> class Feed, class Parameters>
 KRONOP_INLINE void bring_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
   using Walk = WarpGroupWalk<Step, Parameters>;
   const int rank = Step::kCluster > 1 ? cluster_rank() : 0;
-  Turn<Step::kStages> turn;
+  auto& to = copied(room);
+  Turn<int(sizeof(to.stages) / sizeof(to.stages[0]))> turn;
 #pragma unroll 1
   for (Walk walk(parameters); walk.more(); walk.advance()) {
     if constexpr (requires { parameters.members; }) prefetch_next(walk);
@@ -153,10 +167,33 @@ KRONOP_INLINE void bring_slabs(const Parameters& parameters, WarpGroupRoom<Step>
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
       // In the first round all stages are free.
-      room.free[turn.stage].wait(turn.parity ^ 1);
-      Barrier& filled = room.filled[turn.stage];
-      expect_bytes(filled, Step::kStageBytes);
-      feed.bring(slab, room.stages[turn.stage], filled);
+      to.free[turn.stage].wait(turn.parity ^ 1);
+      Barrier& filled = to.filled[turn.stage];
+      expect_bytes(filled, sizeof(to.stages[0]));
+      feed.bring(slab, to.stages[turn.stage], filled);
+    }
+  }
+}
+
+// Splits the slabs of all tiles in turn.
+template <class Step, class Parameters>
+KRONOP_INLINE void convert_slabs(const Parameters& parameters, WarpGroupRoom<Step>& room) {
+  Turn<Step::kCopies> from;
+  Turn<Step::kStages> to;
+#pragma unroll 1
+  for (WarpGroupWalk<Step, Parameters> walk(parameters); walk.more(); walk.advance()) {
+    const int slabs = walk.slabs();
+#pragma unroll 1
+    for (int slab = 0; slab < slabs; ++slab, from.advance(), to.advance()) {
+      room.copies.filled[from.stage].wait(from.parity);
+      room.free[to.stage].wait(to.parity ^ 1);
+      split_slab<Step>(room.copies.stages[from.stage], room.stages[to.stage]);
+      publish_to_warp_group_products();
+      wait_for_warp();
+      if (threadIdx.x % 32 == 0) {
+        room.filled[to.stage].arrive();
+        room.copies.free[from.stage].arrive();
+      }
     }
   }
 }
@@ -215,18 +252,22 @@ struct WarpGroupSums {
 #pragma unroll 1
     for (int slab = 0; slab < slabs; ++slab, turn.advance()) {
       room.filled[turn.stage].wait(turn.parity);
-      const WarpGroupMatrix a = left(room, turn.stage), b = right(room, turn.stage);
       begin_warp_group_products();
-      if constexpr (Step::kSplit) {
+      if constexpr (Step::kConverts) {
+        multiply_planes<Step>(chain, room.stages[turn.stage]);
+      } else {
+        const WarpGroupMatrix a = left(room, turn.stage), b = right(room, turn.stage);
+        if constexpr (Step::kSplit) {
 #pragma unroll
-        for (int step = 0; step < 4; ++step) {
-          multiply(chain, a.after(rest + step * 32), b.after(step * 32), step > 0);
-          multiply(chain, a.after(step * 32), b.after(rest + step * 32), true);
+          for (int step = 0; step < 4; ++step) {
+            multiply(chain, a.after(rest + step * 32), b.after(step * 32), step > 0);
+            multiply(chain, a.after(step * 32), b.after(rest + step * 32), true);
+          }
         }
-      }
 #pragma unroll
-      for (int step = 0; step < 4; ++step)
-        multiply(chain, a.after(step * 32), b.after(step * 32), Step::kSplit || step > 0);
+        for (int step = 0; step < 4; ++step)
+          multiply(chain, a.after(step * 32), b.after(step * 32), Step::kSplit || step > 0);
+      }
       commit_warp_group_products();
       wait_for_warp_group_products<0>();
       release(room, turn.stage);
@@ -320,9 +361,15 @@ KRONOP_INLINE void multiply_by_warp_groups(const Parameters& parameters) {
   } else {
     __syncthreads();
   }
-  if (threadIdx.x >= Step::kTeams * kTeam) {
+  constexpr int copying = Step::kThreads - kTeam;
+  if (threadIdx.x >= copying) {
     give_registers_back<Step::kCopyRegisters>();
-    if (threadIdx.x == Step::kTeams * kTeam) bring_slabs<Step, Feed>(parameters, room);
+    if (threadIdx.x == copying) bring_slabs<Step, Feed>(parameters, room);
+  } else if (threadIdx.x >= Step::kTeams * kTeam) {
+    if constexpr (Step::kConverts) {
+      give_registers_back<Step::kConvertRegisters>();
+      convert_slabs<Step>(parameters, room);
+    }
   } else {
     take_registers<Step::kProductRegisters>();
     use_slabs<Step>(parameters, room);

@@ -15,18 +15,21 @@ inline constexpr int kLine = 64;                // elements of 16 bits in a line
 // Constants that follow from the decisions.
 template <class Decided>
 struct WarpGroupStep : Decided {
-  static constexpr int kTeams = Decided::kThreads / kTeam - 1,
+  // Whether float32 operands, contiguous along their other index, become planes of bfloat16.
+  static constexpr bool kConverts = Decided::kSplit && Decided::kTurnedA;
+  static constexpr int kTeams = Decided::kThreads / kTeam - 1 - int(kConverts),
                        kSharing = Decided::kAlternate ? 1 : kTeams;
   static constexpr int kParts = Decided::kTileM / 64 / kSharing;
   static constexpr int kSlab =
       kLineBytes / int(sizeof(typename Decided::Input));  // contracted elements
   // Planes of an operand: its values and, if these are split, also the remainders.
-  static constexpr int kPlanes = Decided::kSplit ? 2 : 1;
+  static constexpr int kPlanes = kConverts ? 3 : Decided::kSplit ? 2 : 1;
   // Whether the sums of a slab's MMAs are added up by ordinary additions.
   static constexpr bool kChained = Decided::kSplit ||
                                    detail::same<typename Decided::Input, float_e4m3_t> ||
                                    detail::same<typename Decided::Input, float_e5m2_t>;
-  static constexpr int kPlaneBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
+  static constexpr int kSlabBytes = (Decided::kTileM + Decided::kTileN) * kLineBytes;
+  static constexpr int kPlaneBytes = kConverts ? kSlabBytes / 2 : kSlabBytes;
   static constexpr int kStageBytes = kPlanes * kPlaneBytes;
   // Columns of B that each block of a cluster brings.
   static constexpr int kShare = Decided::kTileN / Decided::kCluster;
@@ -35,18 +38,38 @@ struct WarpGroupStep : Decided {
   static constexpr int kPiece = kResults * Decided::kLines;
 };
 
+// Slabs as they are copied, if another warp group converts them.
+template <class Step, bool = Step::kConverts>
+struct WarpGroupCopies {
+  KRONOP_INLINE void begin() {}
+};
+template <class Step>
+struct WarpGroupCopies<Step, true> {
+  unsigned char stages[Step::kCopies][Step::kSlabBytes];
+  Barrier filled[Step::kCopies], free[Step::kCopies];
+
+  KRONOP_INLINE void begin() {
+    for (int i = 0; i < Step::kCopies; ++i) {
+      filled[i].begin(1);
+      free[i].begin(kTeam / 32);
+    }
+  }
+};
+
 // Barriers: a stage's slab has arrived (`filled`), all readers are done (`free`), the other team
 // has waited for its slabs and this one may wait for its own (`order`).
 template <class Step>
 struct WarpGroupRoom {
   unsigned char stages[Step::kStages][Step::kStageBytes];
   unsigned char results[Step::kTeams][Step::kBuffers][Step::kLines][kBlock];
+  WarpGroupCopies<Step> copies;
   Barrier filled[Step::kStages], free[Step::kStages], order[Step::kTeams];
 
   KRONOP_INLINE void begin() {
     for (int i = 0; i < Step::kTeams; ++i) order[i].begin(kTeam / 32);
+    copies.begin();
     for (int i = 0; i < Step::kStages; ++i) {
-      filled[i].begin(1);
+      filled[i].begin(Step::kConverts ? kTeam / 32 : 1);
       free[i].begin(Step::kSharing * 4 * Step::kCluster);
     }
   }

@@ -26,6 +26,9 @@ from kronop.target import Target
 _TILES = ((128, 256, False), (128, 128, True), (64, 256, True), (128, 128, False), (64, 128, True))
 # Tiles for which a thread has registers for sums and a chain.
 _CHAINED_TILES = ((128, 128, False),)
+# Those of operands that are converted, of which three stages are multiplied.
+_CONVERTED_TILES = ((128, 128, False), (128, 64, False), (64, 128, True), (64, 64, True))
+_CONVERTED_STAGES = 3
 _CLUSTERS, _LEAST_SHARE = (2, 1), 64
 # Lines of results that a team stores at once. NOTE: slabs of split operands are twice as large.
 _MOST_STAGES, _MOST_LINES, _SPLIT_LINES, _SHORT = 8, 4, 2, 64
@@ -165,6 +168,19 @@ def _design(
     )
     room = target.shared_bytes - empty.shared_bytes
     return replace(empty, stages=min(_MOST_STAGES, room // empty.stage_bytes))
+
+
+def converting(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]:
+    """The same of split operands, A by columns and B by rows, which are split in shared memory."""
+    if not status(what, target):
+        return
+    for m, n, alternate in _CONVERTED_TILES:
+        item = _design(what, target, (m, n, 1), alternate, True)
+        one = replace(item, turned_a=True, turned_b=True, lines=1, stages=_CONVERTED_STAGES)
+        room = target.shared_bytes - one.shared_bytes
+        design = replace(one, copies=min(_MOST_STAGES, room // one.copy_bytes))
+        if what.tile is None or _is_asked(what.tile, design):
+            yield design
 
 
 def _lines(staged: DataType, columns: int) -> int:

@@ -42,6 +42,8 @@ _TEAM, _TEAMS = 128, 2
 _BLOCK_BYTES = 64 * LINE_BYTES
 # Registers of a copying thread, and of a multiplying one: together nearly all of a multiprocessor.
 _COPY_REGISTERS, _PRODUCT_REGISTERS = 24, 240
+# Those of a converting thread, and of a multiplying one beside it.
+_CONVERT_REGISTERS, _BESIDE = 88, 200
 # Tiles along M that are processed before the next column of tiles.
 _BAND = 16
 # Bytes of barriers, at most.
@@ -62,14 +64,15 @@ class GemmWarpGroup(GemmDesign):
         alternate: teams alternate tiles (ping-pong), instead of sharing each (cooperative).
         turned_a, turned_b: A is contiguous along M, B along N.
         swapped: the transposed product is computed, since Y is contiguous along M.
-        split: operands are pairs of planes, those of all problems contiguous; the batch stride is
-            that of pairs: see `warp_group_split`.
+        split: float32 operands are split. Unless they are turned, they are pairs of planes, those
+            of all problems contiguous; the batch stride is that of pairs: see `warp_group_split`.
+        copies: stages of what is copied, if it is converted.
     """
 
-    threads = _TEAM * (_TEAMS + 1)
     styles: ClassVar[tuple[str, ...]] = (
         *("shared tiles", "tiles in turn", "clusters", "A along M", "B along N"),
         *("2-byte elements", "TF32", "int8", "8-bit floats", "swapped", "three TF32 products"),
+        "six bfloat16 products",
         *TREE_STYLES,
     )
     ends = ("Y along rows", "Y along columns")
@@ -90,13 +93,29 @@ class GemmWarpGroup(GemmDesign):
     turned_b: bool
     swapped: bool
     split: bool
+    copies: int = 0
 
     def __str__(self) -> str:
         teams = "in turn" if self.alternate else "shared"
         clusters = f", clusters of {self.cluster}" if self.cluster > 1 else ""
-        split = " of operands in two planes" if self.split else ""
+        planes = "three planes of bfloat16" if self.converts else "two planes"
+        split = f" of operands in {planes}" if self.split else ""
         tiles = f"tiles of {self.m} x {self.n} {teams}"
         return f"warp groups{split}, {tiles}, {self.stages} stages{clusters}"
+
+    @property
+    def threads(self) -> int:
+        return _TEAM * (_TEAMS + 1 + self.converts)
+
+    @property
+    def converts(self) -> bool:
+        """Whether a further warp group splits float32 operands: see gemm_warp_group_planes.cuh."""
+        return self.split and self.turned_a
+
+    @property
+    def in_planes(self) -> bool:
+        """Whether operands are read as pairs of planes."""
+        return self.split and not self.converts
 
     @property
     def sizes(self) -> str:
@@ -113,13 +132,20 @@ class GemmWarpGroup(GemmDesign):
 
     @property
     def stage_bytes(self) -> int:
-        """Bytes of a slab of both operands."""
-        return (self.m + self.n) * LINE_BYTES * (PLANES if self.split else 1)
+        """Bytes of a slab of both operands as they are multiplied."""
+        planes = PLANES if self.split else 1
+        return self.copy_bytes * 3 // 2 if self.converts else self.copy_bytes * planes
+
+    @property
+    def copy_bytes(self) -> int:
+        """The same of one plane, as it is copied."""
+        return (self.m + self.n) * LINE_BYTES
 
     @property
     def shared_bytes(self) -> int:
         results = _TEAMS * (self.buffers * self.lines * _BLOCK_BYTES + self.fold_bytes)
-        return self.stages * self.stage_bytes + results + _BARRIER_BYTES
+        copies = self.copies * self.copy_bytes
+        return self.stages * self.stage_bytes + copies + results + _BARRIER_BYTES
 
     @property
     def share(self) -> int:
@@ -159,7 +185,8 @@ class GemmWarpGroup(GemmDesign):
         of_bytes = "8-bit floats" if self.source in FLOAT8 else "int8"
         yield {1: of_bytes, 2: "2-byte elements", 4: "TF32"}[self.source.bytes]
         words = {
-            "three TF32 products": self.split,
+            "three TF32 products": self.in_planes,
+            "six bfloat16 products": self.converts,
             "clusters": self.cluster > 1,
             "A along M": self.turned_a,
             "B along N": self.turned_b,
@@ -177,7 +204,7 @@ class GemmWarpGroup(GemmDesign):
             )
         if self.source not in (float16, bfloat16, float32, int8, *FLOAT8):
             return Status.reject(f"warp groups have no products of {self.source.name} here")
-        if (self.turned_a or self.turned_b) and self.source.bytes != 2:
+        if (self.turned_a or self.turned_b) and self.source.bytes != 2 and not self.converts:
             return Status.reject(
                 f"warp groups read {self.source.name} contiguous along K alone: A by rows, B by"
                 " columns"
@@ -204,8 +231,8 @@ class GemmWarpGroup(GemmDesign):
 
     def cycles_of_tile(self, k: int) -> tuple[float, float]:
         """Cycles of each tile, where sums have so many products, and what the last one adds."""
-        tile = (self.m, self.n, self.alternate)
-        step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, split=self.split)
+        tile, how = (self.m, self.n, self.alternate), (self.split, self.converts)
+        step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, *how)
         multiply = operands.round_up(k, self.slab) * step
         results = self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
         each = max(multiply, results) if self.alternate else multiply + results
@@ -240,7 +267,7 @@ class GemmWarpGroup(GemmDesign):
                 ("kBand", _BAND // self.cluster),
                 ("kSharedBytes", self.shared_bytes),
                 ("kCopyRegisters", _COPY_REGISTERS),
-                ("kProductRegisters", _PRODUCT_REGISTERS),
+                *self._registers,
                 *named(self, "alternate turned_a turned_b split"),
                 *self._end,
             ),
@@ -254,6 +281,14 @@ class GemmWarpGroup(GemmDesign):
         if self.tree is not None:
             return warp_group_visitor.parameters_of(self.tree)
         return warp_group_stored.parameters_of(self.epilogue)
+
+    @property
+    def _registers(self) -> tuple[tuple[str, Constant], ...]:
+        """Constants of the groups of threads beside the one that copies."""
+        if not self.converts:
+            return (("kProductRegisters", _PRODUCT_REGISTERS),)
+        registers = ("kProductRegisters", _BESIDE), ("kConvertRegisters", _CONVERT_REGISTERS)
+        return (*registers, ("kCopies", self.copies))
 
     @property
     def _end(self) -> tuple[tuple[str, Constant], ...]:

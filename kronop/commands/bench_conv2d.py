@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import re
 
-from kronop.bench import conv2d, report, run
+from kronop.bench import conv2d, run
 from kronop.bench.duration import Pace
-from kronop.bench.gemm import EPILOGUES
-from kronop.bench.protocol import clock_for
-from kronop.bench.timing import Setting
+from kronop.bench.torch_case import EPILOGUES
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.geometry import Geometry
 from kronop.families.conv2d.size import Conv2dSize
@@ -73,31 +70,24 @@ def execute(options: argparse.Namespace) -> None:
     """
     run.check(options, options.json)
     cases = _cases(options)
-    work = [2 * size.products for size, *_ in cases]
-    torch_for = "bench conv2d, which compares with torch's convolutions"
-    arrays = run.prepare(options, work, _PACES, torch_for)
-    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
-    machine = report.machine_of(arrays)
-    print(report.machine_text(machine))
-    run.write_line(options.json, {"machine": machine}, "w")
-    trials: list[run.Trial[conv2d.Result]] = [
-        (
-            f"{size.told()} {kind.name} {dtype} {epilogue}",
-            functools.partial(conv2d.run, size, kind, dtype, epilogue, setting),
-        )
-        for size, kind, dtype, epilogue in cases
-    ]
-    run.check_all_ran(run.measure(trials, conv2d.TABLE, options.json))
+    peers = "bench conv2d, which compares with torch's convolutions"
+    work = [case.operations for case in cases]
+    run.beside_torch(options, cases, work, conv2d.measure, _PACES, conv2d.TABLE, peers)
 
 
-def _cases(options: argparse.Namespace) -> list[tuple[Conv2dSize, Operator, str, str]]:
-    """Sizes, kinds, types and epilogues; gradients have none, and integers no activations."""
+def _cases(options: argparse.Namespace) -> list[conv2d.Result]:
+    """Of all sizes, kinds, types and epilogues; gradients and integers have no activations."""
     batch = options.batch if options.batch is not None else _BATCH[options.device]
     sizes = [size_of(text, batch) for text in options.shapes or conv2d.distinct_layers()]
     kinds = [Operator[name] for name in dict.fromkeys(options.kind)]
     types = dict.fromkeys(options.dtype or _DTYPES[options.device])
-    every = itertools.product(sizes, kinds, types, dict.fromkeys(options.activation))
-    found = [case for case in every if _has(*case[1:])]
+    found = [
+        conv2d.Result(size=size, kind=kind, dtype=dtype, epilogue=epilogue)
+        for size, kind in itertools.product(sizes, kinds)
+        for dtype in types
+        for epilogue in dict.fromkeys(options.activation)
+        if _has(kind, dtype, epilogue)
+    ]
     if not found:
         raise ArgumentError(
             "--activation",

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import functools
-import itertools
 
-from kronop.bench import gemm, report, run
+from kronop.bench import gemm, run
 from kronop.bench.duration import Pace
-from kronop.bench.protocol import clock_for
-from kronop.bench.timing import Setting
+from kronop.bench.torch_case import EPILOGUES
 from kronop.errors import ArgumentError
 from kronop.families.gemm.command import size_of
-from kronop.families.gemm.size import GemmSize
 
 _SHAPES = {
     "cuda": ["8192x8192x8192", "4096x4096x4096", "16384x4096x1024"],
@@ -45,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add(
         "--activation",
         nargs="+",
-        choices=gemm.EPILOGUES,
+        choices=EPILOGUES,
         default=["none"],
         help="none, bias, or an activation behind a bias (default none)",
     )
@@ -62,28 +58,20 @@ def execute(options: argparse.Namespace) -> None:
     """
     run.check(options, options.json)
     cases = _cases(options)
-    work = [2 * size.batch * size.m * size.n * size.k for size, *_ in cases]
-    torch_for = "bench gemm, which compares with torch's products"
-    arrays = run.prepare(options, work, _PACES, torch_for)
-    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
-    machine = report.machine_of(arrays)
-    print(report.machine_text(machine))
-    run.write_line(options.json, {"machine": machine}, "w")
-    trials: list[run.Trial[gemm.Result]] = [
-        (f"{item[0].told()} {item[1]} {item[2]}", functools.partial(gemm.run, *item, setting))
-        for item in cases
-    ]
-    run.check_all_ran(run.measure(trials, gemm.TABLE, options.json))
+    peers = "bench gemm, which compares with torch's products"
+    work = [case.operations for case in cases]
+    run.beside_torch(options, cases, work, gemm.measure, _PACES, gemm.TABLE, peers)
 
 
-def _cases(options: argparse.Namespace) -> list[tuple[GemmSize, str, str]]:
-    """Sizes, types and epilogues; integers have no activations."""
+def _cases(options: argparse.Namespace) -> list[gemm.Result]:
+    """Of all sizes, types and epilogues; integers have no activations."""
     sizes = [size_of(text) for text in options.shapes or _SHAPES[options.device]]
-    kinds = dict.fromkeys(options.dtype or _DTYPES[options.device])
     found = [
-        case
-        for case in itertools.product(sizes, kinds, dict.fromkeys(options.activation))
-        if case[1] != "int8" or case[2] in ("none", "bias")
+        gemm.Result(size=size, dtype=dtype, epilogue=epilogue)
+        for size in sizes
+        for dtype in dict.fromkeys(options.dtype or _DTYPES[options.device])
+        for epilogue in dict.fromkeys(options.activation)
+        if dtype != "int8" or epilogue in ("none", "bias")
     ]
     if not found:
         raise ArgumentError(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.geometry import Shape
-from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.size import Conv2dSize, check_groups, shapes_of
 from kronop.families.conv2d.vocabulary import Operator
 
 Pair = tuple[int, int]
@@ -104,6 +104,23 @@ class Form(NamedTuple):
             Operator.wgrad: (a[1], b[1] // self.groups),
         }[kind]
         return (*lead, *self.pixels)
+
+    def check(self, a: Shape, b: Shape) -> None:
+        """Refuses operands whose images, channels, filters or groups don't fit each other.
+
+        Raises:
+            ArgumentError: they don't; shapes may have symbols.
+        """
+        shapes = dict(zip(self.operator.tensors, (a, b, self.shape(a, b)), strict=True))
+        (n, c, *_), (k, channels, *_) = shapes["images"], shapes["filters"]
+        check_groups(self.groups, c, k)
+        if (*shapes["results"][:2], c) != (n, k, channels * self.groups):
+            raise ArgumentError(
+                f"shapes of {' and '.join(self.called)}",
+                expected=f"those of one convolution in {self.groups} groups",
+                got=f"{tuple(a)} and {tuple(b)}",
+                hint="x is (N, C, H, W), w (K, C / groups, R, S), grad (N, K, P, Q)",
+            )
 
     def gradient(
         self, at: int, operands: Sequence[Any], grad: Any, pixels: Sequence[int]

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError
-from kronop.families.conv2d.size import MOST_STEP, Conv2dSize
+from kronop.families.conv2d.size import MOST_STEP, Conv2dSize, check_groups
 
 Shape = Sequence[int]
 Extents = int | Sequence[int]
@@ -101,13 +101,7 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
                     f"shape of {name}", expected=extents, got=tuple(shape), hint=hint
                 )
         (_, c, *_), (k, channels, *_) = x, w
-        if c % self.groups or k % self.groups:
-            raise ArgumentError(
-                "groups",
-                expected=f"a divisor of {c} channels and {k} filters",
-                got=self.groups,
-                hint="each group has as many channels, and as many filters",
-            )
+        check_groups(self.groups, c, k)
         if c // self.groups != channels:
             raise ArgumentError(
                 "channels of w",

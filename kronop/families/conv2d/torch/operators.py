@@ -74,7 +74,7 @@ def _fake(given: Named) -> Tensor:
     check_activation(form.activation)
     first, second = form.called
     check_kind(second, given.b, given.a.dtype, f"{first} and {second} have one type")
-    _check_channels(form, given.a, given.b)
+    form.check(given.a.shape, given.b.shape)
     if given.bias is not None:
         check_kind("bias", given.bias, found.dtype, "bias has the type of the result")
         if tuple(given.bias.shape) != (found.shape[1],):
@@ -85,25 +85,6 @@ def _fake(given: Named) -> Tensor:
                 hint="one number for each channel of the result",
             )
     return found
-
-
-def _check_channels(form: Form, a: Tensor, b: Tensor) -> None:
-    """Refuses operands whose channels, filters or groups don't fit each other."""
-    groups = form.groups
-    if form.kind == "fprop":
-        fits = a.shape[1] == b.shape[1] * groups and not b.shape[0] % groups
-    elif form.kind == "dgrad":
-        fits = a.shape[1] == b.shape[0] and not b.shape[0] % groups
-    else:
-        fits = a.shape[0] == b.shape[0] and not (a.shape[1] % groups or b.shape[1] % groups)
-    if not fits:
-        first, second = form.called
-        raise ArgumentError(
-            f"shapes of {first} and {second}",
-            expected=f"those of one convolution in {groups} groups",
-            got=f"{tuple(a.shape)} and {tuple(b.shape)}",
-            hint="x is (N, C, H, W), w (K, C / groups, R, S), grad (N, K, P, Q)",
-        )
 
 
 def _convolve(form: Form, a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -58,21 +58,10 @@ class Form(NamedTuple):
         """
         kind = self.operator
         shapes: dict[str, Any] = dict(zip(kind.tensors, (a, b, self.shape(a, b)), strict=True))
-        (n, c, h, w), (k, _, r, s) = shapes["images"], shapes["filters"]
-        (pad_h, pad_w), (stride_h, stride_w) = self.padding, self.stride
-        dilation_h, dilation_w = self.dilation
-        size = Conv2dSize(
-            *(n, h, w, c, k, r, s),
-            p=shapes["results"][2],
-            q=shapes["results"][3],
-            pad_h=pad_h,
-            pad_w=pad_w,
-            stride_h=stride_h,
-            stride_w=stride_w,
-            dilation_h=dilation_h,
-            dilation_w=dilation_w,
-            groups=self.groups,
-        )
+        (n, c, *image), (k, _, *taps) = shapes["images"], shapes["filters"]
+        extents: Any = (n, *image, c, k, *taps, *shapes["results"][2:])
+        how: Any = (*self.padding, *self.stride, *self.dilation, self.groups)
+        size = Conv2dSize(*extents, *how)
         for name, (first, *pixels, last) in shapes_of(size).items():
             if tuple(shapes[name]) != (first, last, *pixels):
                 raise ArgumentError(

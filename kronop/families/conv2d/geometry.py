@@ -73,18 +73,9 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
         self.check(x, w)
         (n, c, *image), (k, _, *taps) = x, w
         pads, counts = self.pixels(image, taps)
-        return Conv2dSize(
-            *(n, image[0], image[1], c, k, taps[0], taps[1]),
-            p=counts[0],
-            q=counts[1],
-            pad_h=pads[0],
-            pad_w=pads[1],
-            stride_h=self.stride[0],
-            stride_w=self.stride[1],
-            dilation_h=self.dilation[0],
-            dilation_w=self.dilation[1],
-            groups=self.groups,
-        )
+        extents: Any = (n, *image, c, k, *taps, *counts)
+        how: Any = (*pads, *self.stride, *self.dilation, self.groups)
+        return Conv2dSize(*extents, *how)
 
     def check(self, x: Shape, w: Shape) -> None:
         """Refuses shapes of images and filters that don't fit, but for their pixels.

@@ -234,20 +234,9 @@ class Conv2dProblemSize:
             max(0, (along + 2 * pad - taps * gap) // max(step, 1) + 1)
             for along, pad, taps, gap, step in zip((h, w), pads, (r, s), apart, steps, strict=True)
         ]
-        found = Conv2dSize(
-            *(n, h, w, c, k, r, s),
-            p=counts[0],
-            q=counts[1],
-            pad_h=pads[0],
-            pad_w=pads[1],
-            stride_h=steps[0],
-            stride_w=steps[1],
-            dilation_h=apart[0],
-            dilation_w=apart[1],
-            groups=groups,
-            slices=split_k_slices,
-            flipped=mode is Mode.convolution,
-        )
+        extents: Any = (n, h, w, c, k, r, s, *counts)
+        how: Any = (*pads, *steps, *apart, groups, split_k_slices, mode is Mode.convolution)
+        found = Conv2dSize(*extents, *how)
         if found.channels != channels:
             raise ArgumentError(
                 "channels of filter_size",

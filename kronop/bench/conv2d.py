@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -56,12 +55,7 @@ class Result(TorchCase):
 
     @property
     def moved(self) -> int:
-        shapes, output = shapes_of(self.size), result_type(self.element)
-        types = (self.element, self.element, output)
-        return sum(
-            math.prod(shapes[name]) * item.bytes
-            for name, item in zip(self.kind.tensors, types, strict=True)
-        )
+        return self.kind.moved(self.size, self.element, result_type(self.element))
 
     @property
     def operations(self) -> int:

@@ -12,17 +12,15 @@ outside an image is 0. The sums run over the channels, or filters, of a group.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
-from kronop.descriptions.datatype import Layout, float32, tfloat32
+from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
-from kronop.descriptions.shared import check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
@@ -36,7 +34,7 @@ from kronop.families.conv2d.vocabulary import (
     StrideSupport,
     TensorLayout,
 )
-from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.description import GemmProblem, check_product
 from kronop.families.gemm.size import GemmSize
 from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
 from kronop.frozen import dataclass
@@ -96,9 +94,6 @@ class Conv2dDescription(Shaped):
     swizzling_functor: Swizzle | DgradSwizzle = IdentitySwizzle1
 
     def __post_init__(self) -> None:
-        math = self.math
-        if getattr(math, "element_a", None) is tfloat32:
-            math = dataclasses.replace(math, element_a=float32, element_b=float32)
         for name, kind, optional in (
             ("conv_kind", Operator, False),
             ("iterator_algorithm", IteratorAlgorithm, True),
@@ -106,16 +101,7 @@ class Conv2dDescription(Shaped):
             ("swizzling_functor", Swizzle | DgradSwizzle, False),
         ):
             _check_word(name, getattr(self, name), kind, optional=optional)
-        check_operands(
-            self,
-            "AB",
-            math=math,
-            called="C",
-            trees=True,
-            schedules=True,
-            half_sums=True,
-            layouts=(TensorLayout, Layout),
-        )
+        check_product(self, (TensorLayout, Layout))
         self._check_layouts()
         self._check_kind()
 

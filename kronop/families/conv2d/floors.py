@@ -6,14 +6,13 @@ On a CPU they are those of one core.
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any
 
 from kronop.emit.design import Design
 from kronop.emit.floor import Floor
 from kronop.emit.plan import Step
 from kronop.families.conv2d.description import Conv2dDescription
-from kronop.families.conv2d.size import USUAL, shapes_of
+from kronop.families.conv2d.size import USUAL
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.floors import LeastOfGemm, floor_of, product_step
 from kronop.frozen import dataclass
@@ -33,11 +32,7 @@ class LeastOfConv2d(LeastOfGemm):
     def floor(self, target: Target, size: Any = None) -> Floor:
         """The floor on a target; `size` is a Conv2dSize, or None for the usual one."""
         size = size or USUAL[target.backend]
-        types, shapes = (self.element, self.element, self.output), shapes_of(size)
-        moved = sum(
-            math.prod(shapes[name]) * item.bytes
-            for name, item in zip(self.kind.tensors, types, strict=True)
-        )
+        moved = self.kind.moved(size, self.element, self.output)
         return floor_of(self, target, size.products * self.products, moved, size)
 
 

@@ -85,6 +85,12 @@ class Operator(enum.Enum):
             "wgrad": (s.filters, s.r * s.s * s.channels, s.n * s.p * s.q),
         }[self.value]
 
+    def moved(self, size: Conv2dSize, source: DataType, output: DataType) -> int:
+        """Bytes of A and B, and of C, of elements of these types."""
+        shapes = shapes_of(size)
+        a, b, c = (math.prod(shapes[name]) for name in self.tensors)
+        return (a + b) * source.bytes + c * output.bytes
+
 
 class IteratorAlgorithm(enum.Enum):
     """How CUTLASS's kernels find the elements of A and B; kronop's own kernels take no notice.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kronop.descriptions.datatype import InterleavedLayout, Layout, float32, tfloat32
+from kronop.descriptions.datatype import AnyLayout, InterleavedLayout, Layout, float32, tfloat32
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.numeric import finish, finish_visitor, widen
 from kronop.descriptions.scalars import EpilogueArguments
@@ -29,6 +29,20 @@ from kronop.frozen import dataclass
 
 # What a description's test data have where its sizes leave a choice.
 _SAMPLE_COLUMNS, _SAMPLE_DEPTH, _SAMPLE_PRODUCTS = 37, 29, 3
+
+
+def check_product(what: Shaped, layouts: tuple[type[AnyLayout], ...]) -> None:
+    """Checks the types and layouts of products of A and B, as `check_operands` does.
+
+    Args:
+        layouts: the classes of layouts that they may have.
+    """
+    math = what.math
+    if getattr(math, "element_a", None) is tfloat32:
+        # In memory it is float32, whose last bits the tensor cores drop.
+        math = dataclasses.replace(math, element_a=float32, element_b=float32)
+    how = {"trees": True, "schedules": True, "half_sums": True}
+    check_operands(what, "AB", math=math, called="C", layouts=layouts, **how)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +86,7 @@ class GemmDescription(OfProducts):
     visitor: bool = False
 
     def __post_init__(self) -> None:
-        math = self.math
-        if getattr(math, "element_a", None) is tfloat32:
-            # In memory it is float32, whose last bits the tensor cores drop.
-            math = dataclasses.replace(math, element_a=float32, element_b=float32)
-        check_operands(
-            self,
-            "AB",
-            math=math,
-            called="C",
-            trees=True,
-            schedules=True,
-            half_sums=True,
-            layouts=(Layout, InterleavedLayout),
-        )
+        check_product(self, (Layout, InterleavedLayout))
         check_flag("visitor", self.visitor)
         panels.check_layouts({"A": self.A, "B": self.B, "C": self.Y}, visitor=self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)

@@ -14,7 +14,7 @@ from kronop.emit.cuda.machine import hertz, memory_rate
 from kronop.emit.design import Design, Instantiation, named, package_folder
 from kronop.families.conv2d.cuda.depthwise_thread import LANES, THREADS, DepthwiseThread
 from kronop.families.conv2d.description import Conv2dProblem
-from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda import gather, parameters
 from kronop.families.gemm.cuda.parameters import Slicing
@@ -202,11 +202,8 @@ class Conv2dDepthwise(DepthwiseThread, Design):
         """Modelled time; infinite for sizes that it does not serve."""
         if not self.serves(size):
             return math.inf
-        types, found = (self.source, self.source, self.output), self.walk(size, target)
-        moved = sum(
-            math.prod(shapes_of(size)[of]) * item.bytes
-            for of, item in zip(self.kind.tensors, types, strict=True)
-        )
+        found = self.walk(size, target)
+        moved = self.kind.moved(size, self.source, self.output)
         moved += 2 * self.workspace(size, target, 1)
         threads = found.tiles * found.chunks * found.lanes * self._parts
         idle = THREADS / (found.lanes * (THREADS // found.lanes))

@@ -13,11 +13,12 @@ from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping, package_folder
 from kronop.families.conv2d.cuda.patches import Taps, patches
+from kronop.families.conv2d.cuda.strided_results import strided_results
 from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
-from kronop.families.gemm.cuda.warp_group_problem import GRANULE, LINE_BYTES, MOST, PLANES, step_of
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE, MOST, PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -284,7 +285,7 @@ class Conv2dWarpGroup(Wrapping):
         )
         values = self.wrapped.values_beside_operands(part)
         if self.members > 1:
-            values |= self._strided_results(part, size, pair)
+            values |= strided_results(part, self.wrapped.output, size, pair)
         over_filters = self.kind is Operator.dgrad
         deep = size.filters if over_filters else size.channels
         return part, {
@@ -371,49 +372,18 @@ class Conv2dWarpGroup(Wrapping):
             rounds=element.kind == "float" and element.bytes == 4 and not self.wrapped.split,
         )
 
-    def _strided_results(
-        self, part: GemmProblem, size: Conv2dSize, pair: tuple[Taps, Taps]
-    ) -> dict[str, Any]:
-        """The map of results that are some of the pixels of images."""
-        y, each, (h, w) = part.y, self.wrapped.output.bytes, pair
-        row = y.row * each
-        multiples = (y.pointer, row, part.n * each)
-        follows = row > 0 and y.column == 1 and part.problems == 1
-        if not follows or each == 8 or any(item % GRANULE for item in multiples):
-            return {"y_map": b"", "maps_y": 0}
-        element = self.wrapped.output
-        box = Im2col(
-            lower_corner=(0, 0),
-            upper_corner=(0, 0),
-            channels_per_pixel=LINE_BYTES // each,
-            pixels_per_column=64,
-        )
-        steps = (w.every, h.every * size.w, size.h * size.w)
-        found = TensorMap(
-            address=y.pointer + (h.phase * size.w + w.phase) * row,
-            element=element.name,
-            element_bytes=each,
-            extents=(part.n, w.pixels, h.pixels, size.n),
-            strides=tuple(row * step for step in steps),
-            box=box,
-        )
-        return {"y_map": found, "maps_y": 1}
-
 
 def _numbers(size: Conv2dSize, h: Taps, w: Taps) -> dict[str, int]:
     """The members of Conv2dPatches that are numbers of pixels and taps."""
     found = {
         f"{name}_{axis}": getattr(taps, field)
         for name, field in (
-            ("pixels", "pixels"),
-            ("first", "first"),
-            ("stride", "stride"),
+            *(
+                (of, of)
+                for of in ("pixels", "first", "stride", "apart", "filter", "phase", "every")
+            ),
             ("taps", "count"),
-            ("apart", "apart"),
-            ("filter", "filter"),
             ("filter_step", "step"),
-            ("phase", "phase"),
-            ("every", "every"),
         )
         for axis, taps in (("h", h), ("w", w))
     }

@@ -24,7 +24,7 @@ from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.errors import DescriptionError, ElementTypeError
+from kronop.errors import DescriptionError
 from kronop.families.conv2d.gathering import Gathering
 from kronop.families.conv2d.size import Conv2dSize, as_size, shapes_of
 from kronop.families.conv2d.vocabulary import (
@@ -36,7 +36,7 @@ from kronop.families.conv2d.vocabulary import (
 )
 from kronop.families.gemm.description import GemmProblem, check_product
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
+from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle, check_word
 from kronop.frozen import dataclass
 
 Shape = tuple[int, ...]
@@ -100,7 +100,7 @@ class Conv2dDescription(Shaped):
             ("stride_support", StrideSupport, True),
             ("swizzling_functor", Swizzle | DgradSwizzle, False),
         ):
-            _check_word(name, getattr(self, name), kind, optional=optional)
+            check_word(name, getattr(self, name), kind, optional=optional)
         check_product(self, (TensorLayout, Layout))
         self._check_layouts()
         self._check_kind()
@@ -200,19 +200,6 @@ def product_size(kind: Operator, epilogue: Epilogue, size: Conv2dSize) -> GemmSi
     if not by_taps(kind, epilogue):
         return size.product((m, n, k))
     return GemmSize(m, size.channels, k, size.groups * size.r * size.s, size.slices)
-
-
-def _check_word(name: str, value: object, kind: Any, *, optional: bool) -> None:
-    if isinstance(value, kind) or (optional and value is None):
-        return
-    kinds = getattr(kind, "__args__", (kind,))
-    words = ", ".join(item.name for it in kinds for item in it)
-    raise ElementTypeError(
-        name,
-        expected=f"one of {words}{', or None' if optional else ''}",
-        got=repr(value),
-        hint=f"these are kronop's {' and '.join(it.__name__ for it in kinds)}",
-    )
 
 
 def convolved(kind: Operator, a: Any, b: Any, size: Conv2dSize) -> Any:

@@ -10,9 +10,8 @@ from typing import Any, Self
 from kronop.descriptions.datatype import INTERLEAVED_TYPES, TENSOR_TYPES, AnyLayout, DataType
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
-from kronop.families.gemm.vocabulary import Extent, GemmCoord, MatrixCoord
+from kronop.families.gemm.vocabulary import Extent, GemmCoord, MatrixCoord, take_extents
 from kronop.frozen import dataclass
-from kronop.size import extent_of
 
 _EXTENTS = frozenset(item.name for item in dataclasses.fields(Conv2dSize))
 
@@ -173,9 +172,8 @@ class Tensor4DCoord:
     c: Extent
 
     def __init__(self, n: int, h: int, w: int, c: int) -> None:
-        for name, value in {"n": n, "h": h, "w": w, "c": c}.items():
-            hint = "kronop.Tensor4DCoord(N, H, W, C) takes four integers"
-            object.__setattr__(self, name, Extent(extent_of(f"extent {name}", value, hint)))
+        given = {"n": n, "h": h, "w": w, "c": c}
+        take_extents(self, given, "kronop.Tensor4DCoord(N, H, W, C) takes four integers")
 
     def at(self, index: int) -> int:
         """The extent with this number."""

@@ -21,10 +21,10 @@ from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.errors import DescriptionError, ElementTypeError
+from kronop.errors import DescriptionError
 from kronop.families.gemm import panels
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle
+from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle, check_word
 from kronop.frozen import dataclass
 
 # What a description's test data have where its sizes leave a choice.
@@ -97,13 +97,7 @@ class GemmDescription(OfProducts):
                 got=repr(self.visitor),
                 hint="pass visitor=True with what kronop.epilogue_visitor gave, and only there",
             )
-        if not isinstance(self.swizzling_functor, Swizzle):
-            raise ElementTypeError(
-                "swizzling_functor",
-                expected=f"one of {', '.join(item.name for item in Swizzle)}",
-                got=repr(self.swizzling_functor),
-                hint="for example kronop.IdentitySwizzle1",
-            )
+        check_word("swizzling_functor", self.swizzling_functor, Swizzle)
 
     @property
     def interleaved(self) -> bool:
@@ -240,13 +234,7 @@ class GemmGroupedDescription(OfProducts):
                 hint="only kronop.GemmOperationUniversal, with visitor=True, takes trees",
             )
         _ = self.product  # Checks what it shares with each product.
-        if not isinstance(self.precompute_mode, SchedulerMode):
-            raise ElementTypeError(
-                "precompute_mode",
-                expected="kronop.SchedulerMode.Device or .Host",
-                got=repr(self.precompute_mode),
-                hint="name one of the two",
-            )
+        check_word("precompute_mode", self.precompute_mode, SchedulerMode)
 
     @property
     def product(self) -> GemmDescription:

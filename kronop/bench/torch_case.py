@@ -3,6 +3,7 @@ plans."""
 
 from __future__ import annotations
 
+import argparse
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -36,6 +37,24 @@ COLUMNS = (
 _UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 Operands = TypeVar("Operands")
+
+
+def configure(
+    parser: argparse.ArgumentParser, dtypes: Sequence[str], shapes: str, activation: str
+) -> None:
+    """The options that these benchmarks have alike.
+
+    Args:
+        dtypes: the choices of --dtype.
+        shapes, activation: the help of --shapes and of --activation.
+    """
+    add = parser.add_argument
+    add("--device", choices=("cpu", "cuda"), default="cpu")
+    add("--dtype", nargs="+", choices=dtypes)
+    add("--shapes", nargs="+", metavar="SHAPE", help=shapes)
+    add("--activation", nargs="+", choices=EPILOGUES, default=["none"], help=activation)
+    add("--repeats", type=int, default=15, help="rounds of timing (default 15)")
+    add("--json", metavar="FILE", help="write a line of JSON for each case")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,8 @@ import argparse
 import itertools
 import re
 
-from kronop.bench import conv2d, run
+from kronop.bench import conv2d, run, torch_case
 from kronop.bench.duration import Pace
-from kronop.bench.torch_case import EPILOGUES
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.geometry import Geometry
 from kronop.families.conv2d.size import Conv2dSize
@@ -32,33 +31,16 @@ EXAMPLES = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", nargs="+", choices=[*_DTYPES["cuda"], "int8"])
-    add(
-        "--shapes",
-        nargs="+",
-        metavar="SHAPE",
-        help="images / filters / stride / groups, as 56x56x64/128x3x3/2 for H x W x C, K x R x S,"
-        " padded by half a filter (default ResNet-50's layers)",
+    torch_case.configure(
+        parser,
+        [*_DTYPES["cuda"], "int8"],
+        "images / filters / stride / groups, as 56x56x64/128x3x3/2 for H x W x C, K x R x S, padded"
+        " by half a filter (default ResNet-50's layers)",
+        "of fprop: none, bias, or an activation behind a bias (default none)",
     )
+    add, kinds = parser.add_argument, [item.name for item in Operator]
     add("--batch", type=int, help="images (default 64 on a GPU, 4 on a CPU)")
-    add(
-        "--kind",
-        nargs="+",
-        choices=[item.name for item in Operator],
-        default=[item.name for item in Operator],
-        help="what is computed (default all)",
-    )
-    add(
-        "--activation",
-        nargs="+",
-        choices=EPILOGUES,
-        default=["none"],
-        help="of fprop: none, bias, or an activation behind a bias (default none)",
-    )
-    add("--repeats", type=int, default=15, help="rounds of timing (default 15)")
-    add("--json", metavar="FILE", help="write a line of JSON for each case")
+    add("--kind", nargs="+", choices=kinds, default=kinds, help="what is computed (default all)")
 
 
 def execute(options: argparse.Namespace) -> None:

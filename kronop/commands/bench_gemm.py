@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from kronop.bench import gemm, run
+from kronop.bench import gemm, run, torch_case
 from kronop.bench.duration import Pace
-from kronop.bench.torch_case import EPILOGUES
 from kronop.errors import ArgumentError
 from kronop.families.gemm.command import size_of
 
@@ -29,24 +28,12 @@ EXAMPLES = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", nargs="+", choices=[*_DTYPES["cuda"], "float8_e5m2"])
-    add(
-        "--shapes",
-        nargs="+",
-        metavar="SHAPE",
-        help="M x N x K as 1024x2048x64; a batch of 8 as 8x1024x2048x64",
+    torch_case.configure(
+        parser,
+        [*_DTYPES["cuda"], "float8_e5m2"],
+        "M x N x K as 1024x2048x64; a batch of 8 as 8x1024x2048x64",
+        "none, bias, or an activation behind a bias (default none)",
     )
-    add(
-        "--activation",
-        nargs="+",
-        choices=EPILOGUES,
-        default=["none"],
-        help="none, bias, or an activation behind a bias (default none)",
-    )
-    add("--repeats", type=int, default=15, help="rounds of timing (default 15)")
-    add("--json", metavar="FILE", help="write a line of JSON for each case")
 
 
 def execute(options: argparse.Namespace) -> None:

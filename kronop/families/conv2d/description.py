@@ -18,7 +18,7 @@ import numpy as np
 
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.numeric import finish, finish_visitor, widen
+from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.strided import Strided
@@ -183,8 +183,8 @@ class Conv2dDescription(Shaped):
         a, b = np.asarray(a, wide), np.asarray(b, wide)
         size = self.size_of(a.shape, b.shape) if size is None else size
         sums = convolved(self.conv_kind, a, b, size)
-        if isinstance(self.epilogue, VisitorEpilogue):
-            return finish_visitor(self.epilogue, output_op, sums.reshape(-1, sums.shape[-1]))
+        if isinstance(self.epilogue, VisitorEpilogue):  # Its operands are matrices.
+            sums = sums.reshape(-1, sums.shape[-1])
         return finish(self.epilogue, output_op, sums, z, bias)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from kronop.descriptions.datatype import AnyLayout, InterleavedLayout, Layout, float32, tfloat32
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.numeric import finish, finish_visitor, widen
+from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
@@ -128,8 +128,6 @@ class GemmDescription(OfProducts):
         """
         wide = widen(self.math.element_accumulator)
         product = np.asarray(a, wide) @ np.asarray(b, wide)
-        if isinstance(self.epilogue, VisitorEpilogue):
-            return finish_visitor(self.epilogue, output_op, product)
         return finish(self.epilogue, output_op, product, z, bias)
 
 

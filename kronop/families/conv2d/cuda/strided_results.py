@@ -30,7 +30,7 @@ def strided_results(
     )
     steps = (w.every, h.every * size.w, size.h * size.w)
     found = TensorMap(
-        address=y.pointer + (h.phase * size.w + w.phase) * row,
+        address=y.pointer + (h.remainder * size.w + w.remainder) * row,
         element=output.name,
         element_bytes=each,
         extents=(part.n, w.pixels, h.pixels, size.n),

@@ -26,7 +26,7 @@ from kronop.tensor_map import Im2col, TensorMap
 
 PIXELS = 64
 """Pixels of a slab of wgrad, and columns of a block of channels."""
-PHASES = 4
+REMAINDERS = 4
 """The most products of a launch of a strided dgrad."""
 _ALIGNMENT, _TEAM = 64, 128
 # The time of three TF32 products to the model's. NOTE: measured on an H200: 0.70 to 0.82 for layers
@@ -38,7 +38,7 @@ _NUMBERS = (
     *("filter_h", "filter_w", "filter_step_h", "filter_step_w"),
     *("channels", "blocks", "group", "groups", "group_deep", "group_lines", "images"),
     *("next_h", "next_w", "next_image"),
-    *("height", "width", "phase_h", "phase_w", "every_h", "every_w"),
+    *("height", "width", "remainder_h", "remainder_w", "every_h", "every_w"),
 )
 
 
@@ -49,7 +49,7 @@ class Conv2dWarpGroup(Wrapping):
     Attributes:
         kind: what is computed.
         wrapped: the product: of wgrad with both operands turned, of dgrad with B turned.
-        members: the most products of a launch: 1, or PHASES of a dgrad that may be strided.
+        members: the most products of a launch: 1, or REMAINDERS of a dgrad that may be strided.
         filled: results of wgrad have channels in whole blocks.
         overlapping: pixels of images share memory, which does not count as read again.
     """
@@ -96,7 +96,7 @@ class Conv2dWarpGroup(Wrapping):
 
     def instantiation(self, target: Target) -> Instantiation:
         found = self.wrapped.instantiation(target)
-        part = "Conv2dPhase" if self.members > 1 else "Conv2dPart"
+        part = "Conv2dStrided" if self.members > 1 else "Conv2dPart"
         return replace(
             found,
             header="conv2d_warp_group.cuh",
@@ -380,7 +380,7 @@ def _numbers(size: Conv2dSize, h: Taps, w: Taps) -> dict[str, int]:
         for name, field in (
             *(
                 (of, of)
-                for of in ("pixels", "first", "stride", "apart", "filter", "phase", "every")
+                for of in ("pixels", "first", "stride", "apart", "filter", "remainder", "every")
             ),
             ("taps", "count"),
             ("filter_step", "step"),

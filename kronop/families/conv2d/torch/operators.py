@@ -33,15 +33,8 @@ _LAST = torch.channels_last
 
 
 def _form(given: Named) -> Form:
-    return Form(
-        kind=given.kind,
-        pixels=tuple(given.pixels),
-        stride=tuple(given.stride),
-        padding=tuple(given.padding),
-        dilation=tuple(given.dilation),
-        groups=given.groups,
-        activation=getattr(given, "activation", None),
-    )
+    how = (getattr(given, name, None) for name in Form._fields)
+    return Form._make(tuple(item) if isinstance(item, (list, tuple)) else item for item in how)
 
 
 def _empty(given: Named) -> Tensor:

@@ -31,15 +31,8 @@ def sized(
     **more: int,
 ) -> Conv2dSize:
     """The size of images (N, H, W, C) and filters (K, R, S)."""
-    return Conv2dSize(
-        *images,
-        *filters,
-        pad_h=pad[0],
-        pad_w=pad[1],
-        stride_h=stride[0],
-        stride_w=stride[1],
-        **more,
-    )
+    how = {"pad_h": pad[0], "pad_w": pad[1], "stride_h": stride[0], "stride_w": stride[1]}
+    return Conv2dSize(*images, *filters, **how, **more)
 
 
 # What every test runs, unless its kernel takes other channels or strides.

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kronop.bench import report
 from kronop.bench.arrays import Arrays
-from kronop.bench.gemm import UnitFloor, activation_of, check_error, floor_of
-from kronop.bench.protocol import Call, keeping, sets_for
-from kronop.bench.table import Table, error_text, milliseconds
-from kronop.bench.timing import (
-    Measured,
-    PeerUnavailableError,
-    Setting,
-    Timing,
-    attempted,
-    first_line,
-    time_together,
+from kronop.bench.protocol import sets_for
+from kronop.bench.table import Table
+from kronop.bench.timing import Measured, PeerUnavailableError, Setting, Timing
+from kronop.bench.torch_case import (
+    COLUMNS,
+    TorchCase,
+    activated,
+    floor_of,
+    relative_error,
+    time_beside,
 )
-from kronop.descriptions.activation import ACTIVATION_NAMES
-from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
+from kronop.descriptions.datatype import result_type
 from kronop.families.conv2d.api import arguments_of, conv2d, conv2d_input, conv2d_weight
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator
@@ -33,22 +29,18 @@ from kronop.tensors import Tensor
 PEERS = ("torch", "fused", "compiled")
 _CHECKED_IMAGES = 2
 _CHECKED_FILTERS = 8
-TABLE = Table(
-    (
-        *(("images / filters", 34), ("kind", 6), ("type", 9), ("epilogue", 10), ("ms", 10)),
-        *(("graph us", 9), ("Tflop/s", 9), ("floor", 6), ("floor ms", 9), ("error", 8)),
-    )
-).beside(PEERS, "{} ms (gain) in a graph", 26)
+TABLE = Table((("images / filters", 34), ("kind", 6), ("type", 9), *COLUMNS)).beside(
+    PEERS, "{} ms (gain) in a graph", 26
+)
 _Way = Callable[["_Operands"], Any]
 
 
 @dataclass(slots=True, kw_only=True)
-class Result(Measured[UnitFloor]):
+class Result(TorchCase):
     """The measurements of one case."""
 
     size: Conv2dSize
     kind: Operator
-    epilogue: str
 
     @property
     def text(self) -> str:
@@ -58,47 +50,21 @@ class Result(Measured[UnitFloor]):
         return f"{s.n}x{s.h}x{s.w}x{s.c}/{s.k}x{s.r}x{s.s}{steps}{groups}"
 
     @property
-    def label(self) -> str:
-        return f"{self.text} {self.kind.name} {self.dtype} {self.epilogue}"
-
-    @property
-    def element(self) -> DataType:
-        return TENSOR_TYPES[self.dtype]
+    def names(self) -> list[str]:
+        return [self.text, self.kind.name, self.dtype, self.epilogue]
 
     @property
     def moved(self) -> int:
-        """Bytes that are read and written at least."""
-        shapes, output = shapes_of(self.size), result_type(self.element)
-        types = (self.element, self.element, output)
-        return sum(
-            math.prod(shapes[name]) * item.bytes
-            for name, item in zip(self.kind.tensors, types, strict=True)
-        )
+        return self.kind.moved(self.size, self.element, result_type(self.element))
 
     @property
     def operations(self) -> int:
         return 2 * self.size.products
 
     @property
-    def rate(self) -> float | None:
-        """Operations in a second, in 10^12."""
-        ms = _least(self.kronop)
-        return self.operations / ms / 1e9 if ms else None
-
-    @property
-    def share(self) -> float | None:
-        ms = _least(self.kronop)
-        return self.floor.ms / ms if self.floor and ms else None
-
-    @property
-    def names(self) -> list[str]:
-        return [self.text, self.kind.name, self.dtype, self.epilogue]
-
-    @property
-    def figures(self) -> list[str]:
-        assert self.floor is not None
-        shares = f"{self.rate:.4g}", f"{self.share:.2f}"
-        return [*self.times, *shares, milliseconds(self.floor.ms), error_text(self.kronop.error)]
+    def spent(self) -> float | None:
+        """As of `TorchCase`, in a CUDA graph where there is one."""
+        return self.kronop.ms if self.kronop.graph_ms is None else self.kronop.graph_ms
 
     def beside(self, peer: Timing) -> str:
         """A peer's time and its ratio to kronop's: in graphs, if both were captured."""
@@ -108,29 +74,9 @@ class Result(Measured[UnitFloor]):
         return f"{text} {peer.graph_ms / self.kronop.graph_ms:.2f}x"
 
     def as_json(self) -> dict[str, object]:
-        """Everything that was measured; times are in milliseconds, `share` is floor over time."""
-        size, floor = self.size, self.floor
-        return {
-            "images": shapes_of(size)["images"],
-            "filters": shapes_of(size)["filters"],
-            "stride": (size.stride_h, size.stride_w),
-            "padding": (size.pad_h, size.pad_w),
-            "groups": size.groups,
-            "kind": self.kind.name,
-            "dtype": self.dtype,
-            "epilogue": self.epilogue,
-            "operations": self.operations,
-            "bytes": self.moved,
-            "kronop": report.timing_json(self.kronop),
-            "share": self.share,
-            "floor": floor and {"ms": floor.ms, "bound": floor.bound},
-            "peers": report.peers_json(self),
-        }
-
-
-def _least(timing: Timing) -> float | None:
-    """Milliseconds of a call, in a CUDA graph where there is one."""
-    return timing.graph_ms if timing.graph_ms is not None else timing.ms
+        shapes = shapes_of(self.size)
+        of = {name: shapes[name] for name in ("images", "filters")} | _geometry(self.size)
+        return {**of, "kind": self.kind.name, **TorchCase.as_json(self)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,43 +90,22 @@ class _Operands:
     bias: Tensor
 
 
-def run(
-    size: Conv2dSize,
-    kind: Operator,
-    dtype: str,
-    epilogue: str,
-    setting: Setting,
-    tell: Callable[[str], None],
-) -> Result:
-    """Measures one case; if something fails, the result has the reason."""
-    tell("compiling and timing")
-    result = Result(size=size, kind=kind, dtype=dtype, epilogue=epilogue)
-    return attempted(result, setting, lambda: _measure(result, setting))
-
-
-def _measure(result: Result, setting: Setting) -> None:
+def measure(result: Result, setting: Setting) -> None:
+    """Fills in what is measured."""
     arrays = setting.arrays
     sets = [_operands(result, arrays) for _ in range(sets_for(result.moved))]
-    variants: dict[str, list[Call]] = {}
     result.peers = {name: Timing() for name in PEERS}
     expected = _part(result, sets[0])
-    for name, timing in (("kronop", result.kronop), *result.peers.items()):
-        try:
-            way = _own(result) if name == "kronop" else _peer(name, result, arrays.device)
-            if way is None:
-                continue
-            timing.error = _error(_checked(result, way(sets[0])), expected)
-        except (PeerUnavailableError, RuntimeError) as error:
-            if name == "kronop":
-                raise
-            timing.reason = first_line(error)
-            continue
-        variants[name] = keeping([functools.partial(way, item) for item in sets])
+
+    def way_of(name: str) -> _Way | None:
+        return _own(result) if name == "kronop" else _peer(name, result, arrays.device)
+
+    def error_of(found: Tensor) -> float:
+        return relative_error(_checked(result, found), expected)
+
     depth = result.kind.extents(result.size)[2]
-    check_error(result.kronop.error, result.element, depth, "conv2d")
-    arguments = _arguments(result, sets[0])
-    time_together(variants, result, setting, moved=result.moved, graph=True)
-    result.floor = floor_of(arguments)
+    time_beside(result, setting, sets, way_of, error_of, called="conv2d", depth=depth, graph=True)
+    result.floor = floor_of(_arguments(result, sets[0]))
 
 
 def _operands(result: Result, arrays: Arrays) -> _Operands:
@@ -213,16 +138,14 @@ def _own(result: Result) -> _Way:
     if result.kind is Operator.wgrad:
         filters = (size.k, size.channels, size.r, size.s)
         return lambda item: conv2d_weight(item.x, filters, item.grad, **how)
-    # A name of an activation, or none.
-    name: Any = result.epilogue if result.epilogue in ACTIVATION_NAMES else None
-    return lambda item: conv2d(item.x, item.w, item.bias, activation=name, **how)
+    activation = result.activation
+    return lambda item: conv2d(item.x, item.w, item.bias, activation=activation, **how)
 
 
 def _arguments(result: Result, item: _Operands) -> Any:
     by_name = {"images": item.x, "filters": item.w, "results": item.grad}
     a, b = (by_name[name].permute(0, 2, 3, 1) for name in result.kind.tensors[:2])
-    activation = result.epilogue if result.epilogue in ACTIVATION_NAMES else None
-    return arguments_of(result.kind, a, b, result.size, item.bias, activation)
+    return arguments_of(result.kind, a, b, result.size, item.bias, result.activation)
 
 
 def _peer(name: str, result: Result, device: str) -> _Way | None:
@@ -237,13 +160,14 @@ def _peer(name: str, result: Result, device: str) -> _Way | None:
         raise PeerUnavailableError("no convolutions of integers")
     torch.backends.cudnn.benchmark = True
     torch.backends.cudnn.allow_tf32 = False
-    way = _by_torch(result.kind, result.size, result.epilogue)
+    way = _by_torch(result, result.size)
     if name == "torch":
         return way
     if device != "cuda" or result.epilogue == "none":
         return None
     if name == "compiled":
-        return _compiled(result)
+        both = torch.compile(_convolving(result, result.size), dynamic=False)
+        return lambda item: both(item.x, item.w, item.bias)
     if result.epilogue != "relu":
         return None
     stride, padding, groups = _geometry(result.size).values()
@@ -252,16 +176,13 @@ def _peer(name: str, result: Result, device: str) -> _Way | None:
     )
 
 
-def _by_torch(kind: Operator, size: Conv2dSize, epilogue: str) -> _Way:
+def _by_torch(result: Result, size: Conv2dSize) -> _Way:
     import torch
 
-    how = _geometry(size)
+    kind, how = result.kind, _geometry(size)
     if kind is Operator.fprop:
-        finish = activation_of(epilogue) if epilogue in ACTIVATION_NAMES else None
-        convolve = functools.partial(torch.nn.functional.conv2d, **how)
-        if finish is None:
-            return lambda item: convolve(item.x, item.w, item.bias)
-        return lambda item: finish(convolve(item.x, item.w, item.bias))
+        convolve = _convolving(result, size)
+        return lambda item: convolve(item.x, item.w, item.bias)
     is_dgrad = kind is Operator.dgrad
     which = 0 if is_dgrad else 1
     last = torch.channels_last
@@ -282,18 +203,12 @@ def _by_torch(kind: Operator, size: Conv2dSize, epilogue: str) -> _Way:
     return backward
 
 
-def _compiled(result: Result) -> _Way:
+def _convolving(result: Result, size: Conv2dSize) -> Callable[..., Tensor]:
+    """What takes x, w and a bias."""
     import torch
 
-    finish = activation_of(result.epilogue) if result.epilogue in ACTIVATION_NAMES else None
-    how = _geometry(result.size)
-
-    @torch.compile(dynamic=False)  # type: ignore[untyped-decorator]
-    def both(x: Tensor, w: Tensor, bias: Tensor) -> Tensor:
-        found = torch.nn.functional.conv2d(x, w, bias, **how)
-        return found if finish is None else finish(found)
-
-    return lambda item: both(item.x, item.w, item.bias)
+    how = _geometry(size)
+    return activated(result, functools.partial(torch.nn.functional.conv2d, **how))
 
 
 def _checked(result: Result, found: Tensor) -> Tensor:
@@ -324,15 +239,7 @@ def _part(result: Result, item: _Operands) -> Tensor:
     )
     n = size.n if is_wgrad else min(size.n, _CHECKED_IMAGES)
     small = replace(size, n=n, c=size.channels, k=filters, groups=1)
-    return _by_torch(kind, small, result.epilogue)(few)
-
-
-def _error(found: Tensor, expected: Tensor) -> float:
-    """The norm of the error over that of the result; infinite if that is not finite."""
-    if not found.isfinite().all():
-        return math.inf
-    norm = float(expected.norm())
-    return float((found - expected).norm()) / norm if norm else 0.0
+    return _by_torch(result, small)(few)
 
 
 def distinct_layers() -> Iterator[str]:

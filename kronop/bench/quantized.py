@@ -16,7 +16,7 @@ from kronop.bench.protocol import Call, keeping, sets_for
 from kronop.bench.roofline import copy_bandwidth
 from kronop.bench.shapes import Shape
 from kronop.bench.table import Table, microseconds, milliseconds
-from kronop.bench.timing import Measured, Setting, Timing, attempted, time_together
+from kronop.bench.timing import Measured, Setting, Timing, time_together
 from kronop.errors import DeviceError
 from kronop.tensors import Tensor
 
@@ -79,16 +79,8 @@ class Result(Measured[CopyFloor]):
         return f"{text} {microseconds(peer.graph_ms)} ({gain:.2f}x)"
 
 
-def run(
-    shape: Shape, dtype: str, bits: int, setting: Setting, tell: Callable[[str], None]
-) -> Result:
-    """Measures one case; if something fails, the result has the reason."""
-    tell("compiling and timing")
-    result = Result(shape=shape, dtype=dtype, bits=bits)
-    return attempted(result, setting, lambda: _measure(result, setting))
-
-
-def _measure(result: Result, setting: Setting) -> None:
+def measure(result: Result, setting: Setting) -> None:
+    """Fills in what is measured."""
     arrays, shape, bits = setting.arrays, result.shape, result.bits
     factors = [arrays.random(item, result.dtype) / item[0] ** 0.5 for item in shape.factors]
     sets = [

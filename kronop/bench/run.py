@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +13,9 @@ from kronop.bench.arrays import Arrays, arrays_for
 from kronop.bench.duration import Pace, announce
 from kronop.bench.load import warn_of_load
 from kronop.bench.output import check_folders
+from kronop.bench.protocol import clock_for
 from kronop.bench.table import Table
-from kronop.bench.timing import AnyFloor, Measured, SomeMeasured
+from kronop.bench.timing import AnyFloor, Measured, Setting, SomeMeasured, attempted
 from kronop.errors import ArgumentError, DeviceError
 from kronop.progress import Progress
 
@@ -76,6 +78,42 @@ def measure(
     for note in report.notes(results) if noted else ():
         print(note)
     return results
+
+
+def beside_torch(
+    options: argparse.Namespace,
+    cases: Sequence[SomeMeasured],
+    operations: Sequence[float],
+    way: Callable[[SomeMeasured, Setting], None],
+    paces: Mapping[str, Pace],
+    table: Table,
+    peers: str,
+    *,
+    noted: bool = True,
+) -> None:
+    """Measures cases whose peers are functions of torch, and prints a line for each.
+
+    Args:
+        operations, paces: as of `prepare`.
+        way: measures a case and fills in its result.
+        peers: the benchmark and what it is beside, for the message that torch is missing.
+        noted: as of `measure`.
+
+    Raises:
+        DeviceError: some cases failed; the table says why.
+    """
+    arrays, lines = prepare(options, operations, paces, peers), getattr(options, "json", None)
+    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
+    machine = report.machine_of(arrays)
+    print(report.machine_text(machine))
+    write_line(lines, {"machine": machine}, "w")
+
+    def trial(case: SomeMeasured, tell: Callable[[str], None]) -> SomeMeasured:
+        tell("compiling and timing")
+        return attempted(case, setting, lambda: way(case, setting))
+
+    trials = [(case.label, functools.partial(trial, case)) for case in cases]
+    check_all_ran(measure(trials, table, lines, noted=noted))
 
 
 def write_line(path: str | None, line: Mapping[str, object], mode: str = "a") -> None:

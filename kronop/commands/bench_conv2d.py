@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import re
 
-from kronop.bench import conv2d, report, run
+from kronop.bench import conv2d, run, torch_case
 from kronop.bench.duration import Pace
-from kronop.bench.gemm import EPILOGUES
-from kronop.bench.protocol import clock_for
-from kronop.bench.timing import Setting
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.geometry import Geometry
 from kronop.families.conv2d.size import Conv2dSize
@@ -35,33 +31,16 @@ EXAMPLES = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", nargs="+", choices=[*_DTYPES["cuda"], "int8"])
-    add(
-        "--shapes",
-        nargs="+",
-        metavar="SHAPE",
-        help="images / filters / stride / groups, as 56x56x64/128x3x3/2 for H x W x C, K x R x S,"
-        " padded by half a filter (default ResNet-50's layers)",
+    torch_case.configure(
+        parser,
+        [*_DTYPES["cuda"], "int8"],
+        "images / filters / stride / groups, as 56x56x64/128x3x3/2 for H x W x C, K x R x S, padded"
+        " by half a filter (default ResNet-50's layers)",
+        "of fprop: none, bias, or an activation behind a bias (default none)",
     )
+    add, kinds = parser.add_argument, [item.name for item in Operator]
     add("--batch", type=int, help="images (default 64 on a GPU, 4 on a CPU)")
-    add(
-        "--kind",
-        nargs="+",
-        choices=[item.name for item in Operator],
-        default=[item.name for item in Operator],
-        help="what is computed (default all)",
-    )
-    add(
-        "--activation",
-        nargs="+",
-        choices=EPILOGUES,
-        default=["none"],
-        help="of fprop: none, bias, or an activation behind a bias (default none)",
-    )
-    add("--repeats", type=int, default=15, help="rounds of timing (default 15)")
-    add("--json", metavar="FILE", help="write a line of JSON for each case")
+    add("--kind", nargs="+", choices=kinds, default=kinds, help="what is computed (default all)")
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -73,31 +52,24 @@ def execute(options: argparse.Namespace) -> None:
     """
     run.check(options, options.json)
     cases = _cases(options)
-    work = [2 * size.products for size, *_ in cases]
-    torch_for = "bench conv2d, which compares with torch's convolutions"
-    arrays = run.prepare(options, work, _PACES, torch_for)
-    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
-    machine = report.machine_of(arrays)
-    print(report.machine_text(machine))
-    run.write_line(options.json, {"machine": machine}, "w")
-    trials: list[run.Trial[conv2d.Result]] = [
-        (
-            f"{size.told()} {kind.name} {dtype} {epilogue}",
-            functools.partial(conv2d.run, size, kind, dtype, epilogue, setting),
-        )
-        for size, kind, dtype, epilogue in cases
-    ]
-    run.check_all_ran(run.measure(trials, conv2d.TABLE, options.json))
+    peers = "bench conv2d, which compares with torch's convolutions"
+    work = [case.operations for case in cases]
+    run.beside_torch(options, cases, work, conv2d.measure, _PACES, conv2d.TABLE, peers)
 
 
-def _cases(options: argparse.Namespace) -> list[tuple[Conv2dSize, Operator, str, str]]:
-    """Sizes, kinds, types and epilogues; gradients have none, and integers no activations."""
+def _cases(options: argparse.Namespace) -> list[conv2d.Result]:
+    """Of all sizes, kinds, types and epilogues; gradients and integers have no activations."""
     batch = options.batch if options.batch is not None else _BATCH[options.device]
     sizes = [size_of(text, batch) for text in options.shapes or conv2d.distinct_layers()]
     kinds = [Operator[name] for name in dict.fromkeys(options.kind)]
     types = dict.fromkeys(options.dtype or _DTYPES[options.device])
-    every = itertools.product(sizes, kinds, types, dict.fromkeys(options.activation))
-    found = [case for case in every if _has(*case[1:])]
+    found = [
+        conv2d.Result(size=size, kind=kind, dtype=dtype, epilogue=epilogue)
+        for size, kind in itertools.product(sizes, kinds)
+        for dtype in types
+        for epilogue in dict.fromkeys(options.activation)
+        if _has(kind, dtype, epilogue)
+    ]
     if not found:
         raise ArgumentError(
             "--activation",

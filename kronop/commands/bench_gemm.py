@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import functools
-import itertools
 
-from kronop.bench import gemm, report, run
+from kronop.bench import gemm, run, torch_case
 from kronop.bench.duration import Pace
-from kronop.bench.protocol import clock_for
-from kronop.bench.timing import Setting
 from kronop.errors import ArgumentError
 from kronop.families.gemm.command import size_of
-from kronop.families.gemm.size import GemmSize
 
 _SHAPES = {
     "cuda": ["8192x8192x8192", "4096x4096x4096", "16384x4096x1024"],
@@ -33,24 +28,12 @@ EXAMPLES = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", nargs="+", choices=[*_DTYPES["cuda"], "float8_e5m2"])
-    add(
-        "--shapes",
-        nargs="+",
-        metavar="SHAPE",
-        help="M x N x K as 1024x2048x64; a batch of 8 as 8x1024x2048x64",
+    torch_case.configure(
+        parser,
+        [*_DTYPES["cuda"], "float8_e5m2"],
+        "M x N x K as 1024x2048x64; a batch of 8 as 8x1024x2048x64",
+        "none, bias, or an activation behind a bias (default none)",
     )
-    add(
-        "--activation",
-        nargs="+",
-        choices=gemm.EPILOGUES,
-        default=["none"],
-        help="none, bias, or an activation behind a bias (default none)",
-    )
-    add("--repeats", type=int, default=15, help="rounds of timing (default 15)")
-    add("--json", metavar="FILE", help="write a line of JSON for each case")
 
 
 def execute(options: argparse.Namespace) -> None:
@@ -62,28 +45,20 @@ def execute(options: argparse.Namespace) -> None:
     """
     run.check(options, options.json)
     cases = _cases(options)
-    work = [2 * size.batch * size.m * size.n * size.k for size, *_ in cases]
-    torch_for = "bench gemm, which compares with torch's products"
-    arrays = run.prepare(options, work, _PACES, torch_for)
-    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
-    machine = report.machine_of(arrays)
-    print(report.machine_text(machine))
-    run.write_line(options.json, {"machine": machine}, "w")
-    trials: list[run.Trial[gemm.Result]] = [
-        (f"{item[0].told()} {item[1]} {item[2]}", functools.partial(gemm.run, *item, setting))
-        for item in cases
-    ]
-    run.check_all_ran(run.measure(trials, gemm.TABLE, options.json))
+    peers = "bench gemm, which compares with torch's products"
+    work = [case.operations for case in cases]
+    run.beside_torch(options, cases, work, gemm.measure, _PACES, gemm.TABLE, peers)
 
 
-def _cases(options: argparse.Namespace) -> list[tuple[GemmSize, str, str]]:
-    """Sizes, types and epilogues; integers have no activations."""
+def _cases(options: argparse.Namespace) -> list[gemm.Result]:
+    """Of all sizes, types and epilogues; integers have no activations."""
     sizes = [size_of(text) for text in options.shapes or _SHAPES[options.device]]
-    kinds = dict.fromkeys(options.dtype or _DTYPES[options.device])
     found = [
-        case
-        for case in itertools.product(sizes, kinds, dict.fromkeys(options.activation))
-        if case[1] != "int8" or case[2] in ("none", "bias")
+        gemm.Result(size=size, dtype=dtype, epilogue=epilogue)
+        for size in sizes
+        for dtype in dict.fromkeys(options.dtype or _DTYPES[options.device])
+        for epilogue in dict.fromkeys(options.activation)
+        if dtype != "int8" or epilogue in ("none", "bias")
     ]
     if not found:
         raise ArgumentError(

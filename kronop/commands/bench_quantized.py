@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import functools
 from collections.abc import Sequence
 
-from kronop.bench import quantized, report, run, shapes
+from kronop.bench import quantized, run, shapes
 from kronop.bench.duration import Pace
-from kronop.bench.protocol import clock_for
-from kronop.bench.timing import Setting
 from kronop.errors import ArgumentError
 
 _SHAPES = {"cuda": ["4096:64^2", "4096:64,128"], "cpu": ["256:64^2", "256:64,128"]}
@@ -43,24 +40,15 @@ def execute(options: argparse.Namespace) -> None:
     run.check(options)
     _check(options, problems)
     cases = [
-        (shape, dtype, bits)
+        quantized.Result(shape=shape, dtype=dtype, bits=bits)
         for shape in problems
         for dtype in dict.fromkeys(options.dtype)
         for bits in options.bits
     ]
-    work = [shape.operations for shape, *_ in cases]
-    torch_for = "bench quantized, whose peers are torch's products"
-    arrays = run.prepare(options, work, _PACES, torch_for)
-    setting = Setting(arrays=arrays, clock=clock_for(options.device), repeats=options.repeats)
-    print(report.machine_text(report.machine_of(arrays)))
-    trials: list[run.Trial[quantized.Result]] = [
-        (
-            f"{shape.text} {dtype}, {bits} bits",
-            functools.partial(quantized.run, shape, dtype, bits, setting),
-        )
-        for shape, dtype, bits in cases
-    ]
-    run.check_all_ran(run.measure(trials, quantized.TABLE, noted=False))
+    work = [case.shape.operations for case in cases]
+    peers = "bench quantized, whose peers are torch's products"
+    way, table = quantized.measure, quantized.TABLE
+    run.beside_torch(options, cases, work, way, _PACES, table, peers, noted=False)
 
 
 def _check(options: argparse.Namespace, problems: Sequence[shapes.Shape]) -> None:

@@ -11,6 +11,7 @@ from kronop.args.base import Arguments
 from kronop.core.operation import AnyOperation
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.tensor import TensorDescription
+from kronop.errors import ArgumentError
 from kronop.frozen import dataclass
 from kronop.size import Size
 from kronop.tensors import Tensor
@@ -36,6 +37,31 @@ def rows_of(text: str) -> tuple[int | None, str]:
     without."""
     found = _ROWS.fullmatch(text)
     return (int(found[1]), found[2]) if found else (None, text)
+
+
+def one_shape(
+    family: str, shapes: Sequence[str], parts: str, by: str, whole: re.Pattern[str] | None = None
+) -> str:
+    """The only one of the shapes that a command got.
+
+    Args:
+        parts: of which a shape consists.
+        by: what joins them.
+        whole: what a shape looks like; None if parts do too.
+
+    Raises:
+        ArgumentError: there are several.
+    """
+    if len(shapes) > 1:
+        is_whole = whole is not None and whole.fullmatch(shapes[0])
+        joined = f"join them by {'commas' if by == ',' else by}: {by.join(shapes)}"
+        raise ArgumentError(
+            f"shape of {family}",
+            expected=f"one, {parts}",
+            got=" ".join(shapes),
+            hint="name one at a time" if is_whole else joined,
+        )
+    return shapes[0]
 
 
 @dataclass(frozen=True, slots=True)

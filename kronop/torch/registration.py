@@ -50,18 +50,19 @@ class Registered:
 
     Attributes:
         library: the operator in torch.library.
+        layout: its arguments.
         plain: the short way, for tensors that `direct.is_plain` accepts.
     """
 
     def __init__(self, library: torch._ops.OpOverload, derivatives: Derivatives) -> None:
-        self.library, self._layout = library, derivatives.layout
+        self.library, self.layout = library, derivatives.layout
         self._decomposed = _DECOMPOSITIONS.get(library)
         self.plain = direct.Plain(derivatives)
         operator, self._transformed = derivatives.operator, library
         if operator.jvp is not None:
             self._transformed = transforms.function_of(library, derivatives)
             if (how := operator.autocast) is not None:  # Casts have derivatives and tangents.
-                self._transformed = autocasting.casting(self._transformed, self._layout, how)
+                self._transformed = autocasting.casting(self._transformed, self.layout, how)
 
     def __call__(self, *arguments: object) -> Any:
         if transforms.are_needed():
@@ -70,7 +71,7 @@ class Registered:
             return self._decomposed(*arguments)
         if torch.compiler.is_compiling():
             return self.library(*arguments)
-        if direct.is_plain(self._layout.split(arguments)[1]):
+        if direct.is_plain(self.layout.split(arguments)[1]):
             return self.plain(*arguments)
         return self.library(*arguments)
 

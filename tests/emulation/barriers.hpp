@@ -20,14 +20,14 @@ EMULATION_INLINE void wait_until(Condition is_done) {
   }
 }
 
-// A barrier in shared memory: a phase ends when all threads have arrived, and all bytes that these
+// A barrier in shared memory: it opens when all threads have arrived, and all bytes that these
 // expect.
 struct Barrier {
   int bytes;
-  unsigned count : 10, missing : 10, phase : 12;
+  unsigned count : 10, missing : 10, openings : 12;
   void begin(int threads) {
     count = missing = unsigned(threads);
-    phase = 0;
+    openings = 0;
     bytes = 0;
   }
   void arrive() {
@@ -45,7 +45,7 @@ struct Barrier {
   void end() {
     if (missing == 0 && bytes == 0) {
       missing = count;
-      ++phase;
+      ++openings;
     }
   }
   void arrive_after_copies() { arrive(); }
@@ -56,24 +56,24 @@ struct Barrier {
     arrive();
   }
   void wait(unsigned parity) {
-    wait_until([&]() EMULATION_INLINED { return (phase & 1) != parity; });
+    wait_until([&]() EMULATION_INLINED { return (openings & 1) != parity; });
   }
 };
 
 struct NamedBarrier {
-  unsigned arrived, phase;
+  unsigned arrived, openings;
 };
 inline NamedBarrier named_barriers[16][16];  // of each block of a cluster
 
 template <int kThreads>
 inline void wait_for_team(int index) {
   NamedBarrier& barrier = named_barriers[current / threads_of_block][index];
-  const unsigned phase = barrier.phase;
+  const unsigned openings = barrier.openings;
   if (++barrier.arrived == kThreads) {
     barrier.arrived = 0;
-    ++barrier.phase;
+    ++barrier.openings;
   }
-  wait_until([&]() EMULATION_INLINED { return barrier.phase != phase; });
+  wait_until([&]() EMULATION_INLINED { return barrier.openings != openings; });
 }
 
 }  // namespace emulation

@@ -35,7 +35,7 @@ from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices
 from kronop.families.conv2d.cuda.warp_group_split import split_problems
 from kronop.families.conv2d.cuda.widened import Conv2dWidened
-from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem, convolved
+from kronop.families.conv2d.description import Conv2dDescription, Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.conv2d.vocabulary import Operator, StrideSupport, TensorNHWC
 from kronop.families.gemm.cuda.warp_group_split import SplitProblem, pitch_of
@@ -43,11 +43,9 @@ from kronop.target import Target
 from tests.emulation.emulator import Emulator
 from tests.emulation.test_emulated_gemm_warp_group import math_of
 from tests.emulation.test_emulated_kernels import agree, poisoned, stored, values, wide
-from tests.emulation.test_emulated_visitor import operands_of, results_of, strided
-from tests.trees import several
 
 # Few multiprocessors: blocks take several tiles.
-_TARGET = replace(Target.parse("sm_90a"), cores=4)
+TARGET = replace(Target.parse("sm_90a"), cores=4)
 Tile = tuple[int, int, bool]
 _SHARED: Tile = (128, 128, False)
 
@@ -84,7 +82,7 @@ def run(
     sums = math_of(element, split).element_accumulator
     epilogue = epilogue or LinearCombination(result_type(element), 1, sums, sums)
     output = epilogue.element_output
-    what = _description(kind, element, epilogue, unity=unity, split=split)
+    what = description(kind, element, epilogue, unity=unity, split=split)
     sort = Conv2dWidened if widened else Conv2dJoined if joined else Conv2dSlices
     if cluster > 1:  # Which only described tiles have.
         m, n, alternate = tile
@@ -93,16 +91,16 @@ def run(
         what = replace(what, tile=asked)
     design = next(
         item
-        for item in warp_group_choice.designs(what, _TARGET)
+        for item in warp_group_choice.designs(what, TARGET)
         if isinstance(item, sort) == (slices or widened or joined)
-        and _is(item, tile, cluster)
+        and has_tile(item, tile, cluster)
         and (not joined or item.status_of(size))
     )
-    assert design.status(_TARGET)
+    assert design.status(TARGET)
     assert design.status_of(size), design.status_of(size)
     plan = Plan(
-        target=_TARGET,
-        steps=warp_group_choice.steps(what, _TARGET, design),
+        target=TARGET,
+        steps=warp_group_choice.steps(what, TARGET, design),
         pipeline=design if isinstance(design, Pipeline) else None,
     )
     emulator = Emulator(plan, folder)
@@ -120,9 +118,9 @@ def run(
     problem = Conv2dProblem(
         kind=kind,
         size=size,
-        a=_strided(a),
-        b=_strided(b),
-        y=_strided(y),
+        a=in_memory(a),
+        b=in_memory(b),
+        y=in_memory(y),
         z=None if z is None else _matrix(kind, z, size),
         bias=None if added is None else _row(kind, added, size),
         scalars=scalars.scalars,
@@ -144,7 +142,7 @@ def run(
         assert np.isnan(wide(room[..., last:])).all()
 
 
-def _description(
+def description(
     kind: Operator,
     element: DataType,
     epilogue: Epilogue,
@@ -166,13 +164,13 @@ def _description(
     )
 
 
-def _is(design: AnyConv2d, tile: Tile, cluster: int) -> bool:
+def has_tile(design: AnyConv2d, tile: Tile, cluster: int) -> bool:
     product = design if isinstance(design, Conv2dWarpGroup) else design.product
     own = product.wrapped
     return (own.m, own.n, own.alternate) == tile and own.cluster == cluster
 
 
-def _strided(array: Any) -> Strided:
+def in_memory(array: Any) -> Strided:
     return Strided(
         pointer=array.ctypes.data, strides=tuple(item // array.itemsize for item in array.strides)
     )
@@ -253,21 +251,6 @@ def test_groups_side_by_side(folder: Path, kind: Operator, size: Conv2dSize) -> 
 @pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
 def test_three_products_of_groups(folder: Path, kind: Operator) -> None:
     run(folder, kind, _SMALL_GROUPS[1], element=float32, split=True, bias=True, joined=True)
-
-
-def test_what_is_not_joined() -> None:
-    epilogue = LinearCombination(float16, 1, float32, float32)
-    size = _SMALL_GROUPS[0]
-    for kind, changed, why in (
-        (Operator.fprop, replace(size, groups=2), "as they are"),
-        (Operator.fprop, replace(size, groups=128), "one channel"),
-        (Operator.fprop, replace(size, c=36, k=36, groups=6), "72 bytes"),
-        (Operator.wgrad, replace(size, c=64, k=64), "4 at once"),
-    ):
-        designs = warp_group_choice.designs(_description(kind, float16, epilogue), _TARGET)
-        design = next(item for item in designs if isinstance(item, Conv2dJoined))
-        assert why in design.status_of(changed).reason
-        assert design.seconds(changed, _TARGET) == math.inf
 
 
 def test_strides_of_1_and_results_with_gaps(folder: Path) -> None:
@@ -354,32 +337,13 @@ def test_sums_of_nothing(folder: Path) -> None:
     run(folder, Operator.wgrad, replace(size, c=3), widened=True, source=True)
 
 
-def test_what_is_not_widened() -> None:
-    epilogue = LinearCombination(float16, 1, float32, float32)
-    size = _FEW[0]
-    for kind, changed, why in (
-        (Operator.fprop, replace(size, c=64), "whole lines"),
-        (Operator.fprop, replace(size, c=100), "no room"),
-        (Operator.fprop, replace(size, c=6, k=16, groups=2), "groups"),
-        (Operator.fprop, replace(size, dilation_h=2), "2 apart"),
-        (Operator.fprop, replace(size, n=2**16), "bytes"),
-        (Operator.wgrad, replace(size, flipped=True), "from the last"),
-        (Operator.wgrad, replace(size, k=5), "K = 5"),
-    ):
-        what = _description(kind, float16, epilogue)
-        designs = warp_group_choice.designs(what, _TARGET)
-        design = next(item for item in designs if isinstance(item, Conv2dWidened))
-        assert why in design.status_of(changed).reason
-        assert design.seconds(changed, _TARGET) == math.inf
-
-
 def test_split_operands_with_gaps(folder: Path) -> None:
     """Problems that split, of lines that do not follow each other."""
     random = np.random.default_rng(2)
     room = random.standard_normal((3, 5, 8, 7), np.float32)
     for part in (room, room[:, :4], room[:, :, :6], room[:2, 1:4, 2:6, :5], room[:1, :, :1]):
         found = np.zeros((2, *part.shape[:3], pitch_of(part.shape[3])), np.float32)
-        for item in split_problems(_strided(part), part.shape, found.ctypes.data):
+        for item in split_problems(in_memory(part), part.shape, found.ctypes.data):
             assert item.depth == part.shape[3]
             _copy(item)
         np.testing.assert_array_equal(found[0, ..., : part.shape[3]], part)
@@ -414,69 +378,3 @@ def test_sums_of_one_piece(folder: Path) -> None:
     for tile in (_SHARED, (64, 256, True)):
         run(folder, Operator.wgrad, _SIZES[0], tile=tile, source=True)
     run(folder, Operator.wgrad, replace(_SIZES[0], slices=3), slices=True)
-
-
-@pytest.mark.parametrize("kind", [Operator.fprop, Operator.dgrad])
-def test_visitor_trees(folder: Path, kind: Operator) -> None:
-    """With reductions."""
-    size, random = _SIZES[0], np.random.default_rng(5)
-    epilogue = several(float16, 1, float32, float32)
-    what = _description(kind, float16, epilogue, unity=True)
-    design = next(it for it in warp_group_choice.designs(what, _TARGET) if _is(it, _SHARED, 1))
-    assert isinstance(design, Conv2dWarpGroup)
-    plan = Plan(target=_TARGET, steps=warp_group_choice.steps(what, _TARGET, design))
-    emulator = Emulator(plan, folder)
-    if emulator.gathered:
-        return
-    shapes = shapes_of(size)
-    a, b = (stored(values(random, shapes[of], float16), RowMajor) for of in kind.tensors[:2])
-    m, n, _ = kind.extents(size)
-    given = operands_of(epilogue, random, (m, n))
-    results = results_of(epilogue, (m, n), RowMajor)
-    tree = epilogue.tree
-    tensors = [_visited(item.kind, given[item.name]) for item in tree.tensors]
-    written = [_visited(item.kind, results[item.name]) for item in tree.results]
-    workspace = np.full(plan.workspace_bytes(size, 1) + 256, 255, np.uint8)
-    shape = shapes[kind.tensors[2]]
-    problem = Conv2dProblem(
-        kind=kind,
-        size=size,
-        a=_strided(a),
-        b=_strided(b),
-        y=_strided(results[tree.results[0].name].reshape(shape)),
-        z=None,
-        bias=None,
-        visited=(*tensors, *written[1:]),
-        scalars=tuple(given[name] for name in tree.scalars),
-        threads=1,
-        workspace=workspace.ctypes.data + -workspace.ctypes.data % 256,
-    )
-    emulator.run(plan.launches(problem))
-    sums = convolved(kind, wide(a), wide(b), size).reshape(m, n)
-    inputs = {name: item if np.ndim(item) == 0 else wide(item) for name, item in given.items()}
-    expected = epilogue.evaluate(sums, inputs)
-    for item in tree.results:
-        agree(results[item.name], expected[item.name], epilogue.element_of(item), float32)
-
-
-def _visited(kind: str, array: Any) -> Strided:
-    """A tensor, a row or a column of one group."""
-    found = strided(kind, array, ())
-    return replace(found, batch=(0,))
-
-
-def test_what_copies_of_pixels_do_not_reach() -> None:
-    epilogue = LinearCombination(float16, 1, float32, float32)
-    what = _description(Operator.fprop, float16, epilogue)
-    design = next(warp_group_choice.designs(what, _TARGET))
-    assert isinstance(design, Conv2dWarpGroup)
-    size = Conv2dSize(1, 300, 300, 64, 64, 3, 3)
-    for changed, why in (
-        (replace(size, c=60), "C = 60"),
-        (replace(size, stride_h=9), "stride of 9"),
-        (replace(size, pad_w=130), "beyond the end along W"),
-        (replace(size, dilation_h=130, p=180), "260 behind"),
-        (replace(size, groups=2, c=80), "next group"),
-    ):
-        assert why in design.status_of(changed).reason
-        assert design.seconds(changed, _TARGET) == math.inf

@@ -233,6 +233,6 @@ def test_more_than_a_minute_is_announced(
     from kronop.bench import gemm, quantized
 
     monkeypatch.setattr(duration, "cpu_count", lambda: 2)
-    for module, name in ((roofline, "measure"), (gemm, "run"), (quantized, "run")):
+    for module, name in ((roofline, "measure"), (gemm, "measure"), (quantized, "measure")):
         monkeypatch.setattr(module, name, _stop)
     assert " cases, about " in _told_first(command, capsys)

@@ -14,7 +14,7 @@ import pytest
 
 import kronop
 from kronop.__main__ import main, parser
-from kronop.bench import case, gemm, patterns, roofline, shapes
+from kronop.bench import case, patterns, roofline, shapes, torch_case
 from kronop.bench.distances import gradient, matmul, matrix
 from kronop.commands import family_options
 from kronop.core.command import DEFAULT_ROWS
@@ -278,7 +278,7 @@ def test_steps_that_only_prepare_operands_have_no_floor() -> None:
     assert any(step.least is None for step in steps), "else this tests nothing"
     assert [step.computes for step in steps] == [False, True]
     assert "bytes on chip\n" in steps[0].describe(operation.target)
-    floor = gemm.floor_of(argparse.Namespace(operation=operation, size=size))
+    floor = torch_case.floor_of(argparse.Namespace(operation=operation, size=size))
     assert floor.ms == sum(
         1e3 * step.least.floor(operation.target, size).seconds for step in steps if step.least
     )

@@ -41,7 +41,7 @@ def _operation(kind: Operator, epilogue: Any = _LINEAR, strides: Any = None) -> 
     return kronop.Conv2dOperation(kind, None, "x86", None, _NHWC, _NHWC, _NHWC, strides, epilogue)
 
 
-def _drawn(*shape: int, seed: int = 0) -> Any:
+def drawn(*shape: int, seed: int = 0) -> Any:
     """Small whole numbers, whose sums are exact."""
     return np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float32)
 
@@ -49,10 +49,10 @@ def _drawn(*shape: int, seed: int = 0) -> Any:
 def _operands(kind: Operator, size: Conv2dSize = _SIZE) -> list[Any]:
     """A, B and C, channels last."""
     shapes = shapes_of(size)
-    return [_drawn(*shapes[name], seed=seed) for seed, name in enumerate(kind.tensors)]
+    return [drawn(*shapes[name], seed=seed) for seed, name in enumerate(kind.tensors)]
 
 
-def _sums(kind: Operator, a: Any, b: Any, size: Conv2dSize = _SIZE) -> Any:
+def sums_of(kind: Operator, a: Any, b: Any, size: Conv2dSize = _SIZE) -> Any:
     return convolved(kind, a.astype(np.float64), b.astype(np.float64), size)
 
 
@@ -64,25 +64,19 @@ def _run(kind: Operator, *given: Any, **named: Any) -> Any:
     return arguments
 
 
-def _last(*shape: int, seed: int = 0) -> Any:
-    """An array (N, C, H, W) whose channels are last in memory."""
-    n, c, h, w = shape
-    return _drawn(n, h, w, c, seed=seed).transpose(0, 3, 1, 2)
-
-
 @pytest.mark.parametrize("kind", Operator)
 def test_edges(kind: Operator) -> None:
     for told, size in _EDGES.items():
         a, b, _ = _operands(kind, size)
         found = _run(kind, size, a, b).D
-        np.testing.assert_array_equal(found, _sums(kind, a, b, size), err_msg=told)
+        np.testing.assert_array_equal(found, sums_of(kind, a, b, size), err_msg=told)
 
 
 @pytest.mark.parametrize("kind", Operator)
 def test_sources(kind: Operator) -> None:
     """C may be D, flat, or what broadcasts; a D may have gaps."""
     a, b, c = _operands(kind)
-    sums, output_op = _sums(kind, a, b), _operation(kind).epilogue_type(2.0, 3.0)
+    sums, output_op = sums_of(kind, a, b), _operation(kind).epilogue_type(2.0, 3.0)
     for source in (c, c.ravel(), c[0, 0, 0], c[:, :1, :1, :1], c[:1, :1, :1, :1].ravel()):
         found = _run(kind, _SIZE, a, b, source, None, output_op)
         broadcast = source.reshape(c.shape) if source.size == c.size else source
@@ -124,19 +118,19 @@ def test_fewer_results_by_cutlass_than_by_torch() -> None:
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"A": _drawn(2, 4, 5, 6)}, r"shape of A: expected \(2, 5, 6, 4\), got \(2, 4, 5, 6\)"),
-        ({"A": _drawn(239)}, r"shape of A: expected \(2, 5, 6, 4\), got \(239,\)"),
-        ({"B": _drawn(8, 3, 4, 4)}, r"shape of B: expected \(8, 3, 3, 4\)"),
+        ({"A": drawn(2, 4, 5, 6)}, r"shape of A: expected \(2, 5, 6, 4\), got \(2, 4, 5, 6\)"),
+        ({"A": drawn(239)}, r"shape of A: expected \(2, 5, 6, 4\), got \(239,\)"),
+        ({"B": drawn(8, 3, 4, 4)}, r"shape of B: expected \(8, 3, 3, 4\)"),
         (
-            {"B": _drawn(8, 3, 3, 4).astype(np.float64)},
+            {"B": drawn(8, 3, 3, 4).astype(np.float64)},
             "element type of B: expected kronop.float32",
         ),
-        ({"C": _drawn(7)}, "shape of C"),
+        ({"C": drawn(7)}, "shape of C"),
         ({"C": None}, "C: expected a tensor, because beta is 1"),
-        ({"D": _drawn(2, 5, 5, 8)}, r"shape of D: expected \(2, 5, 6, 8\)"),
-        ({"bias": _drawn(7)}, r"shape of bias: expected \(8,\), got \(7,\)"),
+        ({"D": drawn(2, 5, 5, 8)}, r"shape of D: expected \(2, 5, 6, 8\)"),
+        ({"bias": drawn(7)}, r"shape of bias: expected \(8,\), got \(7,\)"),
         ({"bias": np.zeros(8)}, "element type of bias: expected kronop.float32, the type of D"),
-        ({"problem_size": None, "A": _drawn(240)}, "shape of A: expected four dimensions"),
+        ({"problem_size": None, "A": drawn(240)}, "shape of A: expected four dimensions"),
         ({"problem_size": (2, 5, 6, 4)}, "problem_size: expected a kronop.conv.Conv2dProblemSize"),
         ({"split_k_slices": 0}, "split_k_slices: expected one of .* a positive integer"),
         ({"split_k_mode": "Serial"}, "split_k_mode"),
@@ -145,7 +139,7 @@ def test_fewer_results_by_cutlass_than_by_torch() -> None:
 def test_arguments_that_are_refused(
     changed: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _compile_nothing(monkeypatch)
+    compile_nothing(monkeypatch)
     operation = _operation(Operator.fprop)
     a, b, c = _operands(Operator.fprop)
     given = {"problem_size": _SIZE, "A": a, "B": b, "C": c, "D": np.empty_like(c)}
@@ -156,10 +150,10 @@ def test_arguments_that_are_refused(
 
 
 def test_kinds_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    _compile_nothing(monkeypatch)
+    compile_nothing(monkeypatch)
     a, b, _ = _operands(Operator.wgrad)
     with pytest.raises(kronop.ArgumentError, match=r"shape of bias: expected \(4,\)"):
-        kronop.Conv2dArguments(_operation(Operator.wgrad), _SIZE, a, b, bias=_drawn(8))
+        kronop.Conv2dArguments(_operation(Operator.wgrad), _SIZE, a, b, bias=drawn(8))
     a, b, _ = _operands(Operator.dgrad)
     with pytest.raises(kronop.ArgumentError, match="D and A: expected separate memory"):
         kronop.Conv2dArguments(_operation(Operator.dgrad), _SIZE, a, b, D=a.ravel()[:240])
@@ -169,105 +163,11 @@ def test_kinds_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         kronop.Conv2dArguments(_operation(Operator.fprop, strides=_UNITY), strided, a, b)
 
 
-_CALL = {"x": _last(2, 4, 5, 6), "w": _last(8, 4, 3, 3), "padding": 1}
-
-
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"x": _drawn(2, 4, 5, 6)}, "memory of x: expected the channels last"),
-        ({"w": _drawn(8, 4, 3, 3)}, "memory of w: expected the channels last.*layout='NCHW'"),
-        ({"x": _last(2, 4, 5, 6)[0]}, r"shape of x: expected \(N, C, H, W\)"),
-        ({"w": _last(8, 4, 3, 3)[0]}, "shape of w"),
-        ({"x": [1.0]}, "x: expected a tensor"),
-        ({"w": _last(8, 3, 3, 3)}, "channels of w: expected 4, .* got 3"),
-        ({"w": _last(8, 4, 7, 7), "padding": 0}, "extent along H: expected 1 to 5 pixels"),
-        ({"dilation": 4}, r"extent along H: .* got 9 \(3 pixels, dilation 4\)"),
-        ({"w": _last(8, 4, 3, 3).astype(np.float64)}, "element type of w"),
-        ({"bias": np.zeros(8)}, "element type of bias"),
-        ({"bias": _drawn(7)}, "shape of bias"),
-        ({"stride": 0}, "stride: expected an integer of at least 1"),
-        ({"stride": (1, 2, 3)}, "stride: expected"),
-        ({"stride": np.array([1, 2])}, "stride: expected"),
-        ({"stride": 2**31}, r"stride: expected an integer of at least 1 and below 2\^31"),
-        ({"padding": np.array([1, 2])}, "padding: expected"),
-        ({"padding": -1}, "padding: expected an integer of at least 0"),
-        ({"padding": "full"}, "padding: expected numbers, 'same' or 'valid'"),
-        ({"padding": "same", "stride": 2}, "stride: expected 1, since padding is 'same'"),
-        ({"dilation": 1.5}, "dilation: expected"),
-        ({"groups": 3}, "groups: expected a divisor of 4 channels and 8 filters"),
-        ({"groups": (1, 1)}, "groups: expected an integer of at least 1"),
-        ({"activation": "swish"}, "activation: expected"),
-        ({"layout": "CHWN"}, "layout: expected 'NHWC' or 'NCHW'"),
-        ({"out": _last(2, 8, 5, 5)}, r"shape of out: expected \(2, 8, 5, 6\)"),
-        ({"out": _drawn(2, 8, 5, 6)}, "memory of out"),
-        ({"out": _last(2, 8, 5, 6).astype(np.float64)}, "element type of out"),
-    ],
-)
-def test_calls_that_are_refused(
-    changed: dict[str, Any], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _compile_nothing(monkeypatch)
-    with pytest.raises(kronop.KronopError, match=told):
-        kronop.conv.conv2d(**{**_CALL, **changed})
-
-
-def test_gradients_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    _compile_nothing(monkeypatch)
-    x, w, grad = _last(2, 4, 5, 6), _last(8, 4, 3, 3), _last(2, 8, 3, 4)
-    wrong: Any = (
-        ((2, 4, 5), grad, "input_size: expected four integers"),
-        ((2, 4, 5, "6"), grad, "input_size: expected four integers"),
-        ((2, 4, 5, 7), grad, r"shape of grad: expected \(2, 8, 3, 5\)"),
-        ((2, 4, 5, 6), grad.astype(np.float64), "element type of w"),
-    )
-    for shape, gradient, told in wrong:
-        with pytest.raises(kronop.KronopError, match=told):
-            kronop.conv.conv2d_input(shape, w, gradient)
-    with pytest.raises(kronop.KronopError, match="channels of w"):
-        kronop.conv.conv2d_weight(x, (8, 3, 3, 3), grad)
-
-
-def _compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> None:
         raise AssertionError("something was compiled")
 
     monkeypatch.setattr(kronop.compiler, "compile_sources", refuse)
-
-
-def test_calls_again_with_other_tensors() -> None:
-    """The third call repeats launches that it has seen, with new tensors."""
-    for seed in range(4):
-        x, w, bias = _last(2, 4, 5, 6, seed=seed), _last(8, 4, 3, 3, seed=9), _drawn(8, seed=seed)
-        last = [item.transpose(0, 2, 3, 1) for item in (x, w)]
-        expected = np.maximum(_sums(Operator.fprop, *last) + bias, 0).transpose(0, 3, 1, 2)
-        found = kronop.conv.conv2d(x, w, bias, padding=1, activation="relu")
-        np.testing.assert_array_equal(found, expected)
-        assert found.strides[1] == found.itemsize
-        out = np.zeros_like(found)
-        assert kronop.conv.conv2d(x, w, bias, padding=1, activation="relu", out=out) is out
-        np.testing.assert_array_equal(out, expected)
-        plain, filters = (np.ascontiguousarray(item) for item in (x, w))
-        given: Any = {"bias": bias, "padding": 1, "activation": "relu", "layout": "NCHW"}
-        converted = kronop.conv.conv2d(plain, filters, **given)
-        assert converted.flags.c_contiguous
-        np.testing.assert_array_equal(converted, expected)
-        out = np.zeros(found.shape, np.float32)
-        assert kronop.conv.conv2d(plain, filters, **given, out=out) is out
-        np.testing.assert_array_equal(out, expected)
-
-
-def test_numbers_are_refused_again() -> None:
-    """Though they equal those of a call that is remembered."""
-    x, w = _last(2, 4, 5, 6), _last(8, 4, 3, 3)
-    for _ in range(3):
-        found = kronop.conv.conv2d(x, w, stride=1, padding=(0, 0))
-    wrong: Any = ({"stride": True}, {"stride": 1.0}, {"padding": (0, False)}, {"groups": True})
-    for changed in wrong:
-        with pytest.raises(kronop.ArgumentError, match=f"{min(changed)}: expected"):
-            kronop.conv.conv2d(x, w, **changed)
-    for stride in ([1, 1], np.int64(1), (np.int32(1), 1)):
-        np.testing.assert_array_equal(kronop.conv.conv2d(x, w, stride=stride), found)
 
 
 def test_sizes_that_are_refused() -> None:
@@ -286,7 +186,7 @@ def test_memory_of_any_strides(kind: Operator) -> None:
     """Axes in any order, with gaps, and backwards."""
     operation = _operation(kind)
     operands = _operands(kind)
-    expected = 2 * _sums(kind, *operands[:2]) + 3 * operands[2]
+    expected = 2 * sums_of(kind, *operands[:2]) + 3 * operands[2]
     steps: tuple[Any, ...] = (slice(None), slice(None, None, 2), slice(None, None, -1))
     for seed in range(12):
         random, given = np.random.default_rng(seed), []
@@ -309,34 +209,15 @@ def test_memory_of_any_strides(kind: Operator) -> None:
         np.testing.assert_array_equal(c, 3 * expected + expected - 3 * operands[2])
 
 
-def test_gradients_of_calls() -> None:
-    for seed in range(3):
-        x, w, grad = (
-            _last(*shape, seed=seed) for shape in ((2, 4, 5, 6), (8, 4, 3, 3), (2, 8, 5, 6))
-        )
-        last = {
-            name: item.transpose(0, 2, 3, 1) for name, item in (("x", x), ("w", w), ("grad", grad))
-        }
-        found = kronop.conv.conv2d_input(x.shape, w, grad, padding=1)
-        expected = _sums(Operator.dgrad, last["grad"], last["w"])
-        np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), expected)
-        found = kronop.conv.conv2d_weight(x, w.shape, grad, padding=1)
-        expected = _sums(Operator.wgrad, last["grad"], last["x"])
-        np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), expected)
-    nothing = kronop.conv.conv2d_weight(x[:0], w.shape, grad[:0], padding=1)
-    assert nothing.shape == w.shape
-    assert not nothing.any()
-
-
 def test_trees() -> None:
     """Operands and results have the shape of D, or of the matrix that it is; or are flat."""
     kind, epilogue = Operator.fprop, several(F32, 1, F32, F32)
     size = Conv2dSize(2, 5, 6, 4, 8, 3, 3, pad_h=1, pad_w=1, stride_h=2, stride_w=2)
     a, b, c = _operands(kind, size)
     m, n = c.size // c.shape[-1], c.shape[-1]
-    given = {"alpha": 2.0, "beta": 0.5, "bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
+    given = {"alpha": 2.0, "beta": 0.5, "bias": drawn(n, seed=5), "scale": drawn(m, seed=6)}
     expected = epilogue.evaluate(
-        _sums(kind, a, b, size).reshape(m, n), {**given, "c": c.reshape(m, n)}
+        sums_of(kind, a, b, size).reshape(m, n), {**given, "c": c.reshape(m, n)}
     )
     for shape, column in ((c.shape, c.shape[:3]), ((m, n), (m,)), ((m * n,), (m, 1))):
         results = {
@@ -376,7 +257,7 @@ def test_trees_of_nothing() -> None:
     operation, (a, b, c) = _operation(kind, of_filters(F32, 1, F32, F32)), _operands(kind, size)
     assert c.shape == (2, 0, 4, 8)
     scale, row_max = (np.zeros(c.shape[:3], np.float32) for _ in range(2))
-    given = {"c": c, "bias": _drawn(8), "scale": scale, "t": np.empty_like(c), "row_max": row_max}
+    given = {"c": c, "bias": drawn(8), "scale": scale, "t": np.empty_like(c), "row_max": row_max}
     output_op = operation.epilogue_type(**given)
     operation.run(kronop.Conv2dArguments(operation, size, a, b, output_op=output_op))
 
@@ -387,8 +268,8 @@ def test_trees_of_groups(kind: Operator) -> None:
     size = Conv2dSize(2, 5, 6, 4, 8, 3, 3, pad_w=1, groups=2)
     a, b, c = _operands(kind, size)
     m, n = c.size // c.shape[-1], c.shape[-1]
-    given = {"bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
-    expected = epilogue.evaluate(_sums(kind, a, b, size).reshape(m, n), given)
+    given = {"bias": drawn(n, seed=5), "scale": drawn(m, seed=6)}
+    expected = epilogue.evaluate(sums_of(kind, a, b, size).reshape(m, n), given)
     results = {"t": np.empty((m, n), np.float32), "column_sum": np.empty(n, np.float32)}
     operation = _operation(kind, epilogue)
     output_op = operation.epilogue_type(**given, **results)
@@ -426,8 +307,8 @@ def test_trees_of_filters() -> None:
     for size in _FILTERS:
         a, b, c = _operands(kind, size)
         m, n = c.size // c.shape[-1], c.shape[-1]
-        rows = {"bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
-        sums = _sums(kind, a, b, size).reshape(m, n)
+        rows = {"bias": drawn(n, seed=5), "scale": drawn(m, seed=6)}
+        sums = sums_of(kind, a, b, size).reshape(m, n)
         expected = epilogue.evaluate(sums, {**rows, "c": c.reshape(m, n)})
         rows["scale"] = rows["scale"].reshape(c.shape[:3])
         gaps = np.empty((*c.shape[:3], 2 * n), np.float32)
@@ -446,11 +327,11 @@ def test_filters_reduce_no_columns() -> None:
     operation, size = _operation(kind, epilogue), _FILTERS[3]
     a, b, c = _operands(kind, size)
     m, n = c.size // c.shape[-1], c.shape[-1]
-    given = {"bias": _drawn(n, seed=5), "scale": _drawn(m, seed=6)}
+    given = {"bias": drawn(n, seed=5), "scale": drawn(m, seed=6)}
     results = {"t": np.empty((m, n), np.float32), "column_sum": np.empty(n, np.float32)}
     output_op = operation.epilogue_type(**given, **results)
     operation.run(kronop.Conv2dArguments(operation, size, a, b, output_op=output_op))
-    expected = epilogue.evaluate(_sums(kind, a, b, size).reshape(m, n), given)
+    expected = epilogue.evaluate(sums_of(kind, a, b, size).reshape(m, n), given)
     np.testing.assert_array_equal(results["column_sum"], expected["column_sum"])
     a, b, _ = _operands(kind)
     with pytest.raises(kronop.ArgumentError, match=r"expected 'row', since .* of 9 products"):
@@ -463,7 +344,7 @@ def test_biases_of_filters() -> None:
     operation = _operation(kind)
     for size in _FILTERS:
         a, b, c = _operands(kind, size)
-        bias, sums = _drawn(2 * c.shape[-1], seed=7)[::2], 2 * _sums(kind, a, b, size)
+        bias, sums = drawn(2 * c.shape[-1], seed=7)[::2], 2 * sums_of(kind, a, b, size)
         for source in (None, c, bias[::-1], c[:, :1, :1, :1]):
             output_op = operation.epilogue_type(2.0, 0.0 if source is None else 3.0)
             given = {"C": source, "output_op": output_op, "bias": bias}
@@ -481,7 +362,7 @@ def test_a_reduction_takes_a_convolution_over(kind: Operator) -> None:
     reduction = kronop.ReductionOperation(
         kronop.MatrixCoord(4, 32), _NHWC, F32, epilogue_functor=_LINEAR
     )
-    bias = _drawn(c.shape[-1], seed=4) if kind is Operator.fprop else None
+    bias = drawn(c.shape[-1], seed=4) if kind is Operator.fprop else None
     for source in (c.copy(), c.ravel().copy()):
         arguments = kronop.Conv2dArguments(
             operation,
@@ -502,7 +383,7 @@ def test_a_reduction_takes_a_convolution_over(kind: Operator) -> None:
         operation.run(arguments)  # Does nothing.
         reduction.run(reduced)
         reduced.sync()
-        expected = 2 * _sums(kind, a, b) + 3 * c + (0 if bias is None else bias)
+        expected = 2 * sums_of(kind, a, b) + 3 * c + (0 if bias is None else bias)
         np.testing.assert_array_equal(reduced.D.reshape(c.shape), expected)
     serial = kronop.Conv2dArguments(operation, _SIZE, a, b)
     with pytest.raises(kronop.ElementTypeError, match=r"SplitKMode\.Parallel"):

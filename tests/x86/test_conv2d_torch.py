@@ -14,7 +14,7 @@ from kronop.descriptions.activation import ACTIVATION_NAMES
 torch: Any = pytest.importorskip("torch")
 
 import kronop.torch  # noqa: E402
-from kronop.families.gemm.torch.activations import RULES  # noqa: E402
+from kronop.torch.activations import RULES  # noqa: E402
 from kronop.torch.nn import Conv2d  # noqa: E402
 
 _LAST = torch.channels_last

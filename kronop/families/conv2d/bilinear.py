@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kronop.errors import ArgumentError
 from kronop.families.conv2d.geometry import Shape
-from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.size import Conv2dSize, check_groups, shapes_of
 from kronop.families.conv2d.vocabulary import Operator
 
 Pair = tuple[int, int]
@@ -58,21 +58,10 @@ class Form(NamedTuple):
         """
         kind = self.operator
         shapes: dict[str, Any] = dict(zip(kind.tensors, (a, b, self.shape(a, b)), strict=True))
-        (n, c, h, w), (k, _, r, s) = shapes["images"], shapes["filters"]
-        (pad_h, pad_w), (stride_h, stride_w) = self.padding, self.stride
-        dilation_h, dilation_w = self.dilation
-        size = Conv2dSize(
-            *(n, h, w, c, k, r, s),
-            p=shapes["results"][2],
-            q=shapes["results"][3],
-            pad_h=pad_h,
-            pad_w=pad_w,
-            stride_h=stride_h,
-            stride_w=stride_w,
-            dilation_h=dilation_h,
-            dilation_w=dilation_w,
-            groups=self.groups,
-        )
+        (n, c, *image), (k, _, *taps) = shapes["images"], shapes["filters"]
+        extents: Any = (n, *image, c, k, *taps, *shapes["results"][2:])
+        how: Any = (*self.padding, *self.stride, *self.dilation, self.groups)
+        size = Conv2dSize(*extents, *how)
         for name, (first, *pixels, last) in shapes_of(size).items():
             if tuple(shapes[name]) != (first, last, *pixels):
                 raise ArgumentError(
@@ -104,6 +93,23 @@ class Form(NamedTuple):
             Operator.wgrad: (a[1], b[1] // self.groups),
         }[kind]
         return (*lead, *self.pixels)
+
+    def check(self, a: Shape, b: Shape) -> None:
+        """Refuses operands whose images, channels, filters or groups don't fit each other.
+
+        Raises:
+            ArgumentError: they don't; shapes may have symbols.
+        """
+        shapes = dict(zip(self.operator.tensors, (a, b, self.shape(a, b)), strict=True))
+        (n, c, *_), (k, channels, *_) = shapes["images"], shapes["filters"]
+        check_groups(self.groups, c, k)
+        if (*shapes["results"][:2], c) != (n, k, channels * self.groups):
+            raise ArgumentError(
+                f"shapes of {' and '.join(self.called)}",
+                expected=f"those of one convolution in {self.groups} groups",
+                got=f"{tuple(a)} and {tuple(b)}",
+                hint="x is (N, C, H, W), w (K, C / groups, R, S), grad (N, K, P, Q)",
+            )
 
     def gradient(
         self, at: int, operands: Sequence[Any], grad: Any, pixels: Sequence[int]

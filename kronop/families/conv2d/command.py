@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kronop.core.calls import check_activation, epilogue_of
-from kronop.core.command import Command, Common, Flag, MakeTensor
+from kronop.core.command import Command, Common, Flag, MakeTensor, one_shape
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.tensor import TensorDescription
 from kronop.errors import ArgumentError
@@ -52,11 +52,7 @@ class _Command(Command):
         return Conv2dOperation(_kind(options), None, target, tile, a, b, result, None, epilogue)
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> Conv2dSize:
-        if len(shapes) > 1:
-            raise ArgumentError(
-                "shape of conv2d", expected="one", got=" ".join(shapes), hint="name one at a time"
-            )
-        return _size_of(options, shapes[0])
+        return _size_of(options, one_shape("conv2d", shapes, "images / filters", "/", _SHAPE))
 
     def arguments(
         self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor

@@ -5,21 +5,17 @@ from __future__ import annotations
 from kronop.core.family import Family, Kind
 from kronop.emit.emitter import Emitter
 from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.gemm.declaration import MATH
 from kronop.late import Later
 
 _HERE = __package__
-# The default multiply-add for each backend.
-_MATH = {
-    backend: Later(f"kronop.emit.{backend}.default_math", name)
-    for backend, name in (("cuda", "tensor_cores_where_faster"), ("x86", "tiles"))
-}
 
 CONV2D = Kind(
     name="convolutions",
     description=Later(f"{_HERE}.description", "Conv2dDescription"),
     operation=Later(f"{_HERE}.operation", "Conv2dOperation"),
     arguments=Later(f"{_HERE}.arguments", "Conv2dArguments"),
-    emitters={name: Emitter(f"{_HERE}.{name}.choice", math) for name, math in _MATH.items()},
+    emitters={name: Emitter(f"{_HERE}.{name}.choice", math) for name, math in MATH.items()},
     inputs=("A", "B"),
     names={"Y": "C"},
     argument_names={"Z": "C", "Y": "D"},

@@ -12,22 +12,20 @@ outside an image is 0. The sums run over the channels, or filters, of a group.
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
 
-from kronop.descriptions.datatype import Layout, float32, tfloat32
+from kronop.descriptions.datatype import Layout
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.gathered import Digits, Gathered
-from kronop.descriptions.numeric import finish, finish_visitor, widen
+from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
-from kronop.descriptions.shared import check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.errors import DescriptionError, ElementTypeError
+from kronop.errors import DescriptionError
+from kronop.families.conv2d.gathering import Gathering
 from kronop.families.conv2d.size import Conv2dSize, as_size, shapes_of
 from kronop.families.conv2d.vocabulary import (
     DgradSwizzle,
@@ -36,9 +34,9 @@ from kronop.families.conv2d.vocabulary import (
     StrideSupport,
     TensorLayout,
 )
-from kronop.families.gemm.description import GemmProblem
+from kronop.families.gemm.description import GemmProblem, check_product
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle
+from kronop.families.gemm.vocabulary import IdentitySwizzle1, Swizzle, check_word
 from kronop.frozen import dataclass
 
 Shape = tuple[int, ...]
@@ -96,26 +94,14 @@ class Conv2dDescription(Shaped):
     swizzling_functor: Swizzle | DgradSwizzle = IdentitySwizzle1
 
     def __post_init__(self) -> None:
-        math = self.math
-        if getattr(math, "element_a", None) is tfloat32:
-            math = dataclasses.replace(math, element_a=float32, element_b=float32)
         for name, kind, optional in (
             ("conv_kind", Operator, False),
             ("iterator_algorithm", IteratorAlgorithm, True),
             ("stride_support", StrideSupport, True),
             ("swizzling_functor", Swizzle | DgradSwizzle, False),
         ):
-            _check_word(name, getattr(self, name), kind, optional=optional)
-        check_operands(
-            self,
-            "AB",
-            math=math,
-            called="C",
-            trees=True,
-            schedules=True,
-            half_sums=True,
-            layouts=(TensorLayout, Layout),
-        )
+            check_word(name, getattr(self, name), kind, optional=optional)
+        check_product(self, (TensorLayout, Layout))
         self._check_layouts()
         self._check_kind()
 
@@ -197,8 +183,8 @@ class Conv2dDescription(Shaped):
         a, b = np.asarray(a, wide), np.asarray(b, wide)
         size = self.size_of(a.shape, b.shape) if size is None else size
         sums = convolved(self.conv_kind, a, b, size)
-        if isinstance(self.epilogue, VisitorEpilogue):
-            return finish_visitor(self.epilogue, output_op, sums.reshape(-1, sums.shape[-1]))
+        if isinstance(self.epilogue, VisitorEpilogue):  # Its operands are matrices.
+            sums = sums.reshape(-1, sums.shape[-1])
         return finish(self.epilogue, output_op, sums, z, bias)
 
 
@@ -214,19 +200,6 @@ def product_size(kind: Operator, epilogue: Epilogue, size: Conv2dSize) -> GemmSi
     if not by_taps(kind, epilogue):
         return size.product((m, n, k))
     return GemmSize(m, size.channels, k, size.groups * size.r * size.s, size.slices)
-
-
-def _check_word(name: str, value: object, kind: Any, *, optional: bool) -> None:
-    if isinstance(value, kind) or (optional and value is None):
-        return
-    kinds = getattr(kind, "__args__", (kind,))
-    words = ", ".join(item.name for it in kinds for item in it)
-    raise ElementTypeError(
-        name,
-        expected=f"one of {words}{', or None' if optional else ''}",
-        got=repr(value),
-        hint=f"these are kronop's {' and '.join(it.__name__ for it in kinds)}",
-    )
 
 
 def convolved(kind: Operator, a: Any, b: Any, size: Conv2dSize) -> Any:
@@ -317,12 +290,8 @@ class Conv2dProblem:
     @property
     def product(self) -> GemmProblem:
         """The same as a batch of matrix products, one for each group, or by taps."""
-        a, b = {
-            Operator.fprop: self._fprop,
-            Operator.dgrad: self._dgrad,
-            Operator.wgrad: self._wgrad,
-        }[self.kind]()
-        size = self.size
+        size, gathering = self.size, Gathering(self.size, self.a, self.b, self.by_taps)
+        a, b = gathering.operands(self.kind)
         m, n, k = self.kind.extents(size)
         return GemmProblem(
             m=m,
@@ -340,126 +309,3 @@ class Conv2dProblem:
             slices=size.slices,
             workspace=self.workspace,
         )
-
-    def _fprop(self) -> tuple[Gathered, Gathered]:
-        s, channels = self.size, self.a.strides[3]
-        places, taps = self._patches(self.a)
-        return (
-            self._of_images(self.a, rows=places, columns=taps, batch=s.channels * channels),
-            self._filters(s.channels, s.filters, deep=3, wide=0),
-        )
-
-    def _dgrad(self) -> tuple[Gathered, Gathered]:
-        s, of = self.size, self.a.strides
-        gradients = Gathered(
-            pointer=self.a.pointer,
-            rows=Digits(
-                extents=_digits(s.n, s.h, s.w), steps=(of[0], 0, 0), u=(0, 1, 0), v=(0, 0, 1)
-            ),
-            columns=Digits(
-                extents=_digits(s.r, s.s, s.filters),
-                steps=(0, 0, of[3]),
-                u=(-s.dilation_h, 0, 0),
-                v=(0, -s.dilation_w, 0),
-            ),
-            first=(s.pad_h, s.pad_w),
-            extents=(s.p, s.q),
-            strides=(of[1], of[2]),
-            every=(s.stride_h, s.stride_w),
-            batch=(s.filters * of[3],),
-        )
-        return gradients, self._filters(s.filters, s.channels, deep=0, wide=3)
-
-    def _wgrad(self) -> tuple[Gathered, Gathered]:
-        s, of = self.size, self.a.strides
-        gradients = Gathered(
-            pointer=self.a.pointer,
-            rows=Digits(extents=_digits(1, 1, s.filters), steps=(0, 0, of[3])),
-            columns=Digits(extents=_digits(s.n, s.p, s.q), steps=(of[0], of[1], of[2])),
-            batch=(s.filters * of[3],),
-        )
-        places, taps = self._patches(self.b)
-        first = (-s.pad_h, -s.pad_w)
-        if s.flipped:
-            taps = dataclasses.replace(taps, u=(-s.dilation_h, 0, 0), v=(0, -s.dilation_w, 0))
-            first = (first[0] + (s.r - 1) * s.dilation_h, first[1] + (s.s - 1) * s.dilation_w)
-        batch = s.channels * self.b.strides[3]
-        images = self._of_images(self.b, rows=places, columns=taps, batch=batch, first=first)
-        if not self.by_taps:
-            return gradients, images
-        return (
-            dataclasses.replace(gradients, batch=(*gradients.batch, 0, 0)),
-            dataclasses.replace(
-                images,
-                columns=Digits(extents=_digits(1, 1, s.channels), steps=taps.steps),
-                batch=(batch, 0, 0),
-                batch_u=(0, *taps.u[:2]),
-                batch_v=(0, *taps.v[:2]),
-            ),
-        )
-
-    def _patches(self, images: Strided) -> tuple[Digits, Digits]:
-        """Where patches of images begin, and the elements of a patch."""
-        s, of = self.size, images.strides
-        return (
-            Digits(
-                extents=_digits(s.n, s.p, s.q),
-                steps=(of[0], 0, 0),
-                u=(0, s.stride_h, 0),
-                v=(0, 0, s.stride_w),
-            ),
-            Digits(
-                extents=_digits(s.r, s.s, s.channels),
-                steps=(0, 0, of[3]),
-                u=(s.dilation_h, 0, 0),
-                v=(0, s.dilation_w, 0),
-            ),
-        )
-
-    def _of_images(
-        self,
-        images: Strided,
-        *,
-        rows: Digits,
-        columns: Digits,
-        batch: int,
-        first: tuple[int, int] | None = None,
-    ) -> Gathered:
-        s, of = self.size, images.strides
-        return Gathered(
-            pointer=images.pointer,
-            rows=rows,
-            columns=columns,
-            first=first or (-s.pad_h, -s.pad_w),
-            extents=(s.h, s.w),
-            strides=(of[1], of[2]),
-            batch=(batch,),
-        )
-
-    def _filters(self, depth: int, width: int, *, deep: int, wide: int) -> Gathered:
-        """The filters as a matrix: rows are pixels and `depth` indices of axis `deep`, columns are
-        `width` indices of axis `wide`. A group has as many further filters."""
-        s, of = self.size, self.b.strides
-        whole = Gathered(
-            pointer=self.b.pointer,
-            rows=Digits(extents=_digits(s.r, s.s, depth), steps=(of[1], of[2], of[deep])),
-            columns=Digits(extents=_digits(1, 1, width), steps=(0, 0, of[wide])),
-            batch=(s.filters * of[0],),
-        )
-        if not s.flipped:
-            return whole
-        # From the last pixel to the first.
-        steps, back = (0, 0, of[deep]), {"u": (-1, 0, 0), "v": (0, -1, 0)}
-        return dataclasses.replace(
-            whole,
-            rows=dataclasses.replace(whole.rows, steps=steps, **back),
-            first=(s.r - 1, s.s - 1),
-            extents=(s.r, s.s),
-            strides=(of[1], of[2]),
-        )
-
-
-def _digits(*extents: int) -> tuple[int, int, int]:
-    """The extents of digits, by which kernels divide also if an index has no values."""
-    first, second, third = (max(1, extent) for extent in extents)
-    return first, second, third

@@ -5,17 +5,16 @@ On a CPU they are those of one core.
 
 from __future__ import annotations
 
-import math
+import functools
 from typing import Any
 
-from kronop.descriptions.datatype import DataType
 from kronop.emit.design import Design
 from kronop.emit.floor import Floor
 from kronop.emit.plan import Step
 from kronop.families.conv2d.description import Conv2dDescription
-from kronop.families.conv2d.size import USUAL, shapes_of
+from kronop.families.conv2d.size import USUAL
 from kronop.families.conv2d.vocabulary import Operator
-from kronop.families.gemm.floors import LeastOfGemm, floor_of
+from kronop.families.gemm.floors import LeastOfGemm, floor_of, product_step
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -33,11 +32,7 @@ class LeastOfConv2d(LeastOfGemm):
     def floor(self, target: Target, size: Any = None) -> Floor:
         """The floor on a target; `size` is a Conv2dSize, or None for the usual one."""
         size = size or USUAL[target.backend]
-        types, shapes = (self.element, self.element, self.output), shapes_of(size)
-        moved = sum(
-            math.prod(shapes[name]) * item.bytes
-            for name, item in zip(self.kind.tensors, types, strict=True)
-        )
+        moved = self.kind.moved(size, self.element, self.output)
         return floor_of(self, target, size.products * self.products, moved, size)
 
 
@@ -46,24 +41,9 @@ def convolution_step(
     what: Conv2dDescription,
     design: Design,
     *,
-    multiplied: DataType | None,
-    products: int = 1,
-    sums: DataType | None = None,
     note: str = "a convolution by",
+    **how: Any,
 ) -> Step:
-    """The step of a design.
-
-    Args:
-        entry: the kernel's name.
-        multiplied, products, sums: as in `LeastOfGemm`; sums of None are those of the description.
-        note: what stands before the design in the step's note.
-    """
-    least = LeastOfConv2d(
-        kind=what.conv_kind,
-        element=what.A.element,
-        output=what.Y.element,
-        sums=sums or what.math.element_accumulator,
-        multiplied=multiplied,
-        products=products,
-    )
-    return Step(entry=entry, design=design, note=f"{note} {design}", least=least)
+    """The step of a design, as `product_step` makes it."""
+    least = functools.partial(LeastOfConv2d, kind=what.conv_kind)
+    return product_step(entry, what, design, note=note, least=least, **how)

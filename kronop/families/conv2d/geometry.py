@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 from kronop.descriptions.tile import whole
 from kronop.errors import ArgumentError
-from kronop.families.conv2d.size import MOST_STEP, Conv2dSize
+from kronop.families.conv2d.size import MOST_STEP, Conv2dSize, check_groups
 
 Shape = Sequence[int]
 Extents = int | Sequence[int]
@@ -73,18 +73,9 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
         self.check(x, w)
         (n, c, *image), (k, _, *taps) = x, w
         pads, counts = self.pixels(image, taps)
-        return Conv2dSize(
-            *(n, image[0], image[1], c, k, taps[0], taps[1]),
-            p=counts[0],
-            q=counts[1],
-            pad_h=pads[0],
-            pad_w=pads[1],
-            stride_h=self.stride[0],
-            stride_w=self.stride[1],
-            dilation_h=self.dilation[0],
-            dilation_w=self.dilation[1],
-            groups=self.groups,
-        )
+        extents: Any = (n, *image, c, k, *taps, *counts)
+        how: Any = (*pads, *self.stride, *self.dilation, self.groups)
+        return Conv2dSize(*extents, *how)
 
     def check(self, x: Shape, w: Shape) -> None:
         """Refuses shapes of images and filters that don't fit, but for their pixels.
@@ -101,13 +92,7 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
                     f"shape of {name}", expected=extents, got=tuple(shape), hint=hint
                 )
         (_, c, *_), (k, channels, *_) = x, w
-        if c % self.groups or k % self.groups:
-            raise ArgumentError(
-                "groups",
-                expected=f"a divisor of {c} channels and {k} filters",
-                got=self.groups,
-                hint="each group has as many channels, and as many filters",
-            )
+        check_groups(self.groups, c, k)
         if c // self.groups != channels:
             raise ArgumentError(
                 "channels of w",

@@ -40,7 +40,7 @@ def joined(problem: Conv2dProblem, count: int) -> GemmProblem:
         return p
     assert isinstance(p.a, Gathered)
     assert isinstance(p.b, Gathered)
-    y, z, bias = (item and _wider(item, count) for item in (p.y, p.z, p.bias))
+    y, z, bias = (item and wider(item, count) for item in (p.y, p.z, p.bias))
     assert y is not None
     return dataclasses.replace(
         p,
@@ -55,7 +55,8 @@ def joined(problem: Conv2dProblem, count: int) -> GemmProblem:
     )
 
 
-def _wider(item: Strided, count: int) -> Strided:
+def wider(item: Strided, count: int) -> Strided:
+    """An operand like the result, for each `count` of its groups."""
     return dataclasses.replace(item, batch=tuple(count * step for step in item.batch))
 
 

@@ -73,14 +73,7 @@ class Conv2dSize:
         for name, extent in (("p", self._output("h", self.r)), ("q", self._output("w", self.s))):
             if getattr(self, name) == -1:
                 object.__setattr__(self, name, extent)
-        for name, extent in (("C", self.c), ("K", self.k)):
-            if extent % self.groups:
-                raise ArgumentError(
-                    name,
-                    expected=f"a multiple of the {self.groups} groups",
-                    got=extent,
-                    hint="each group has as many channels, and as many filters",
-                )
+        check_groups(self.groups, self.c, self.k)
 
     def _output(self, axis: str, extent: int) -> int:
         """Pixels of a result along an axis, for `extent` pixels of a filter."""
@@ -141,6 +134,17 @@ class Conv2dSize:
 
     def times(self, batch: int) -> Self:
         return dataclasses.replace(self, n=self.n * batch)
+
+
+def check_groups(groups: int, c: int, k: int) -> None:
+    """Raises ArgumentError unless all groups have as many channels, and as many filters."""
+    if c % groups or k % groups:
+        raise ArgumentError(
+            "groups",
+            expected=f"a divisor of {c} channels and {k} filters",
+            got=groups,
+            hint="each group has as many channels, and as many filters",
+        )
 
 
 def as_size(size: Any) -> Conv2dSize:

@@ -10,9 +10,8 @@ from typing import Any, Self
 from kronop.descriptions.datatype import INTERLEAVED_TYPES, TENSOR_TYPES, AnyLayout, DataType
 from kronop.errors import ArgumentError, ElementTypeError
 from kronop.families.conv2d.size import Conv2dSize, shapes_of
-from kronop.families.gemm.vocabulary import Extent, GemmCoord, MatrixCoord
+from kronop.families.gemm.vocabulary import Extent, GemmCoord, MatrixCoord, take_extents
 from kronop.frozen import dataclass
-from kronop.size import extent_of
 
 _EXTENTS = frozenset(item.name for item in dataclasses.fields(Conv2dSize))
 
@@ -84,6 +83,12 @@ class Operator(enum.Enum):
             "dgrad": (s.n * s.h * s.w, s.channels, s.r * s.s * s.filters),
             "wgrad": (s.filters, s.r * s.s * s.channels, s.n * s.p * s.q),
         }[self.value]
+
+    def moved(self, size: Conv2dSize, source: DataType, output: DataType) -> int:
+        """Bytes of A and B, and of C, of elements of these types."""
+        shapes = shapes_of(size)
+        a, b, c = (math.prod(shapes[name]) for name in self.tensors)
+        return (a + b) * source.bytes + c * output.bytes
 
 
 class IteratorAlgorithm(enum.Enum):
@@ -167,9 +172,8 @@ class Tensor4DCoord:
     c: Extent
 
     def __init__(self, n: int, h: int, w: int, c: int) -> None:
-        for name, value in {"n": n, "h": h, "w": w, "c": c}.items():
-            hint = "kronop.Tensor4DCoord(N, H, W, C) takes four integers"
-            object.__setattr__(self, name, Extent(extent_of(f"extent {name}", value, hint)))
+        given = {"n": n, "h": h, "w": w, "c": c}
+        take_extents(self, given, "kronop.Tensor4DCoord(N, H, W, C) takes four integers")
 
     def at(self, index: int) -> int:
         """The extent with this number."""
@@ -234,20 +238,9 @@ class Conv2dProblemSize:
             max(0, (along + 2 * pad - taps * gap) // max(step, 1) + 1)
             for along, pad, taps, gap, step in zip((h, w), pads, (r, s), apart, steps, strict=True)
         ]
-        found = Conv2dSize(
-            *(n, h, w, c, k, r, s),
-            p=counts[0],
-            q=counts[1],
-            pad_h=pads[0],
-            pad_w=pads[1],
-            stride_h=steps[0],
-            stride_w=steps[1],
-            dilation_h=apart[0],
-            dilation_w=apart[1],
-            groups=groups,
-            slices=split_k_slices,
-            flipped=mode is Mode.convolution,
-        )
+        extents: Any = (n, h, w, c, k, r, s, *counts)
+        how: Any = (*pads, *steps, *apart, groups, split_k_slices, mode is Mode.convolution)
+        found = Conv2dSize(*extents, *how)
         if found.channels != channels:
             raise ArgumentError(
                 "channels of filter_size",

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from kronop.core.command import Command, Common, Flag, MakeTensor
+from kronop.core.command import Command, Common, Flag, MakeTensor, one_shape
 from kronop.errors import ArgumentError
 from kronop.families.distance import kernels
 from kronop.families.distance.api import DIRECT, MODES, distance_arguments, is_expanded
@@ -72,13 +72,7 @@ class _Command(Command):
         )
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> DistanceSize:
-        if len(shapes) > 1:
-            is_whole = _SHAPE.fullmatch(shapes[0])
-            hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
-            raise ArgumentError(
-                "shape of distance", expected="one, M x N x K", got=" ".join(shapes), hint=hint
-            )
-        return _size(options, shapes[0])
+        return _size(options, one_shape("distance", shapes, "M x N x K", "x", _SHAPE))
 
     def fixed(self, options: argparse.Namespace) -> Mapping[str, object]:
         return {"kernel": _kernel(options).bound()}

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kronop.core.calls import check_activation, epilogue_of
-from kronop.core.command import Command, Common, Flag, MakeTensor
+from kronop.core.command import Command, Common, Flag, MakeTensor, one_shape
 from kronop.descriptions.activation import ACTIVATION_NAMES
 from kronop.descriptions.datatype import Layout
 from kronop.descriptions.tensor import TensorDescription
@@ -49,13 +49,7 @@ class _Command(Command):
         return GemmOperationUniversal(target, tile, a, b, result, epilogue)
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> GemmSize:
-        if len(shapes) > 1:
-            is_whole = _SHAPE.fullmatch(shapes[0])
-            hint = "name one at a time" if is_whole else f"join them by x: {'x'.join(shapes)}"
-            raise ArgumentError(
-                "shape of gemm", expected="one, M x N x K", got=" ".join(shapes), hint=hint
-            )
-        return size_of(shapes[0])
+        return size_of(one_shape("gemm", shapes, "M x N x K", "x", _SHAPE))
 
     def arguments(
         self, options: argparse.Namespace, shape: str, rows: int | None, tensor: MakeTensor

@@ -8,18 +8,18 @@ from kronop.families.gemm.size import GemmSize
 from kronop.late import Later
 
 _HERE = __package__
-# The default multiply-add for each backend.
-_MATH = {
+MATH = {
     backend: Later(f"kronop.emit.{backend}.default_math", name)
     for backend, name in (("cuda", "tensor_cores_where_faster"), ("x86", "tiles"))
 }
+"""The default multiply-add for each backend."""
 
 UNIVERSAL = Kind(
     name="matrix products",
     description=Later(f"{_HERE}.description", "GemmDescription"),
     operation=Later(f"{_HERE}.operation", "GemmOperationUniversal"),
     arguments=Later(f"{_HERE}.arguments", "GemmArguments"),
-    emitters={name: Emitter(f"{_HERE}.{name}.choice", math) for name, math in _MATH.items()},
+    emitters={name: Emitter(f"{_HERE}.{name}.choice", math) for name, math in MATH.items()},
     inputs=("A", "B"),
     names={"Y": "C"},
     argument_names={"Z": "C", "Y": "D"},
@@ -30,7 +30,7 @@ GROUPED = Kind(
     name="groups of matrix products",
     description=Later(f"{_HERE}.description", "GemmGroupedDescription"),
     operation=Later(f"{_HERE}.operation", "GemmOperationGrouped"),
-    emitters={name: Emitter(f"{_HERE}.grouped_choice", math) for name, math in _MATH.items()},
+    emitters={name: Emitter(f"{_HERE}.grouped_choice", math) for name, math in MATH.items()},
     inputs=("A", "B"),
     names={"Y": "C"},
     argument_names={"Z": "C", "Y": "D"},

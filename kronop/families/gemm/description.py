@@ -12,23 +12,37 @@ from typing import Any
 
 import numpy as np
 
-from kronop.descriptions.datatype import InterleavedLayout, Layout, float32, tfloat32
+from kronop.descriptions.datatype import AnyLayout, InterleavedLayout, Layout, float32, tfloat32
 from kronop.descriptions.epilogue import Epilogue
-from kronop.descriptions.numeric import finish, finish_visitor, widen
+from kronop.descriptions.numeric import finish, widen
 from kronop.descriptions.scalars import EpilogueArguments
 from kronop.descriptions.shaped import Shaped
 from kronop.descriptions.shared import check_flag, check_operands
 from kronop.descriptions.strided import Strided
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.visitor import VisitorEpilogue
-from kronop.errors import DescriptionError, ElementTypeError
+from kronop.errors import DescriptionError
 from kronop.families.gemm import panels
 from kronop.families.gemm.size import GemmSize
-from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle
+from kronop.families.gemm.vocabulary import IdentitySwizzle1, SchedulerMode, Swizzle, check_word
 from kronop.frozen import dataclass
 
 # What a description's test data have where its sizes leave a choice.
 _SAMPLE_COLUMNS, _SAMPLE_DEPTH, _SAMPLE_PRODUCTS = 37, 29, 3
+
+
+def check_product(what: Shaped, layouts: tuple[type[AnyLayout], ...]) -> None:
+    """Checks the types and layouts of products of A and B, as `check_operands` does.
+
+    Args:
+        layouts: the classes of layouts that they may have.
+    """
+    math = what.math
+    if getattr(math, "element_a", None) is tfloat32:
+        # In memory it is float32, whose last bits the tensor cores drop.
+        math = dataclasses.replace(math, element_a=float32, element_b=float32)
+    how = {"trees": True, "schedules": True, "half_sums": True}
+    check_operands(what, "AB", math=math, called="C", layouts=layouts, **how)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +86,7 @@ class GemmDescription(OfProducts):
     visitor: bool = False
 
     def __post_init__(self) -> None:
-        math = self.math
-        if getattr(math, "element_a", None) is tfloat32:
-            # In memory it is float32, whose last bits the tensor cores drop.
-            math = dataclasses.replace(math, element_a=float32, element_b=float32)
-        check_operands(
-            self,
-            "AB",
-            math=math,
-            called="C",
-            trees=True,
-            schedules=True,
-            half_sums=True,
-            layouts=(Layout, InterleavedLayout),
-        )
+        check_product(self, (Layout, InterleavedLayout))
         check_flag("visitor", self.visitor)
         panels.check_layouts({"A": self.A, "B": self.B, "C": self.Y}, visitor=self.visitor)
         is_tree = isinstance(self.epilogue, VisitorEpilogue)
@@ -96,13 +97,7 @@ class GemmDescription(OfProducts):
                 got=repr(self.visitor),
                 hint="pass visitor=True with what kronop.epilogue_visitor gave, and only there",
             )
-        if not isinstance(self.swizzling_functor, Swizzle):
-            raise ElementTypeError(
-                "swizzling_functor",
-                expected=f"one of {', '.join(item.name for item in Swizzle)}",
-                got=repr(self.swizzling_functor),
-                hint="for example kronop.IdentitySwizzle1",
-            )
+        check_word("swizzling_functor", self.swizzling_functor, Swizzle)
 
     @property
     def interleaved(self) -> bool:
@@ -133,8 +128,6 @@ class GemmDescription(OfProducts):
         """
         wide = widen(self.math.element_accumulator)
         product = np.asarray(a, wide) @ np.asarray(b, wide)
-        if isinstance(self.epilogue, VisitorEpilogue):
-            return finish_visitor(self.epilogue, output_op, product)
         return finish(self.epilogue, output_op, product, z, bias)
 
 
@@ -239,13 +232,7 @@ class GemmGroupedDescription(OfProducts):
                 hint="only kronop.GemmOperationUniversal, with visitor=True, takes trees",
             )
         _ = self.product  # Checks what it shares with each product.
-        if not isinstance(self.precompute_mode, SchedulerMode):
-            raise ElementTypeError(
-                "precompute_mode",
-                expected="kronop.SchedulerMode.Device or .Host",
-                got=repr(self.precompute_mode),
-                hint="name one of the two",
-            )
+        check_word("precompute_mode", self.precompute_mode, SchedulerMode)
 
     @property
     def product(self) -> GemmDescription:

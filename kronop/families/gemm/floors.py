@@ -6,6 +6,7 @@ because a process that reads its plans from the cache reports none.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kronop.descriptions.datatype import DataType, float32, float64
@@ -13,7 +14,6 @@ from kronop.emit.design import Design
 from kronop.emit.floor import Floor, LeastWork
 from kronop.emit.plan import Step
 from kronop.emit.x86 import amx
-from kronop.families.gemm.description import GemmDescription
 from kronop.families.gemm.size import USUAL, GemmSize
 from kronop.frozen import dataclass
 from kronop.late import imported
@@ -66,29 +66,32 @@ class LeastOfReduction(LeastWork):
 
 def product_step(
     entry: str,
-    what: GemmDescription,
+    what: Any,
     design: Design,
     *,
     multiplied: DataType | None,
     products: int = 1,
     sums: DataType | None = None,
     note: str = "a matrix product by",
+    least: Callable[..., LeastOfGemm] = LeastOfGemm,
 ) -> Step:
     """The step of a design.
 
     Args:
         entry: the kernel's name.
+        what: the description of an operation that multiplies A and B.
         multiplied, products, sums: as in `LeastOfGemm`; sums of None are those of the description.
         note: what stands before the design in the step's note.
+        least: makes what the step does at least.
     """
-    least = LeastOfGemm(
+    found = least(
         element=what.A.element,
         output=what.Y.element,
         sums=sums or what.math.element_accumulator,
         multiplied=multiplied,
         products=products,
     )
-    return Step(entry=entry, design=design, note=f"{note} {design}", least=least)
+    return Step(entry=entry, design=design, note=f"{note} {design}", least=found)
 
 
 def _floor_of_products(least: LeastOfGemm, target: Target, size: GemmSize | None) -> Floor:

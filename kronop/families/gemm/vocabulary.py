@@ -49,7 +49,7 @@ class GemmCoord:
 
     def __init__(self, m: int, n: int, k: int) -> None:
         given = {"m": m, "n": n, "k": k}
-        _take_extents(self, given, "kronop.gemm.GemmCoord(M, N, K) takes three integers")
+        take_extents(self, given, "kronop.gemm.GemmCoord(M, N, K) takes three integers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +69,25 @@ class MatrixCoord:
 
     def __init__(self, row: int, column: int) -> None:
         given = {"row": row, "column": column}
-        _take_extents(self, given, "kronop.MatrixCoord(rows, columns) takes two integers")
+        take_extents(self, given, "kronop.MatrixCoord(rows, columns) takes two integers")
 
 
-def _take_extents(taker: object, given: Mapping[str, object], hint: str) -> None:
+def check_word(name: str, value: object, kinds: Any, *, optional: bool = False) -> None:
+    """Raises ElementTypeError unless a value is a word of an enumeration, or of a union of some; or
+    None, where that is for any."""
+    if isinstance(value, kinds) or (optional and value is None):
+        return
+    every = getattr(kinds, "__args__", (kinds,))
+    words = ", ".join(word.name for kind in every for word in kind)
+    raise ElementTypeError(
+        name,
+        expected=f"one of {words}{', or None' if optional else ''}",
+        got=repr(value),
+        hint=f"these are kronop's {' and '.join(kind.__name__ for kind in every)}",
+    )
+
+
+def take_extents(taker: object, given: Mapping[str, object], hint: str) -> None:
     for name, value in given.items():
         object.__setattr__(taker, name, Extent(extent_of(f"extent {name}", value, hint)))
 

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor, rows_of
+from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor, one_shape, rows_of
 from kronop.errors import ArgumentError
 from kronop.families.kron.api import kron_arguments
 from kronop.families.kron.arguments import KronMatmulArguments
@@ -33,7 +33,7 @@ class _Command(Command):
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> KronMatmulOperation:
-        factors = shape_of(one_shape("kron", shapes))[1]
+        factors = shape_of(one_shape("kron", shapes, "of all factors", ","))[1]
         return KronMatmulOperation(*common, factors, _side(options))
 
     def arguments(
@@ -51,22 +51,6 @@ COMMAND = _Command()
 
 def _side(options: argparse.Namespace) -> Side:
     return Side.Left if options.left else Side.Right
-
-
-def one_shape(family: str, shapes: Sequence[str]) -> str:
-    """The only one of the shapes that a command got.
-
-    Raises:
-        ArgumentError: there are several.
-    """
-    if len(shapes) > 1:
-        raise ArgumentError(
-            f"shape of {family}",
-            expected="one, of all factors",
-            got=" ".join(shapes),
-            hint=f"join them by commas: {','.join(shapes)}",
-        )
-    return shapes[0]
 
 
 def shape_of(text: str) -> tuple[int | None, list[tuple[int, int]]]:

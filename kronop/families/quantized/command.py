@@ -6,9 +6,9 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 
-from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor
+from kronop.core.command import DEFAULT_ROWS, Command, Common, Flag, MakeTensor, one_shape
 from kronop.errors import ArgumentError
-from kronop.families.kron.command import one_shape, shape_of
+from kronop.families.kron.command import shape_of
 from kronop.families.quantized.api import quantized_arguments
 from kronop.families.quantized.arguments import QuantizedKronArguments
 from kronop.families.quantized.description import EPILOGUE, Y
@@ -33,7 +33,7 @@ class _Command(Command):
         self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> QuantizedKronOperation:
         target, tile, X, F, *_ = common
-        factors = shape_of(one_shape("quantized", shapes))[1]
+        factors = shape_of(one_shape("quantized", shapes, "of all factors", ","))[1]
         return QuantizedKronOperation(target, tile, X, F, Y, EPILOGUE, factors, bits=_bits(options))
 
     def arguments(

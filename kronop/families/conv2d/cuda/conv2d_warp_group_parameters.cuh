@@ -19,7 +19,7 @@ struct Conv2dPatches {
   long long images;                      // Of a plane, where values are split.
   long long next_h, next_w, next_image;  // The digits of a slab's pixels.
   // Of a strided dgrad: the extents of an image, and the pixels of it that have these taps.
-  long long height, width, phase_h, phase_w, every_h, every_w;
+  long long height, width, remainder_h, remainder_w, every_h, every_w;
 };
 
 // The digits of a pixel's number.
@@ -39,11 +39,11 @@ struct Conv2dPart : Conv2dPatches, Product {};
 
 // Some of the pixels of a strided dgrad.
 template <class Product>
-struct Conv2dPhase : Conv2dPart<Product> {
+struct Conv2dStrided : Conv2dPart<Product> {
   KRONOP_INLINE long long row_in_memory(long long m) const {
     const Conv2dPixel at(*this, m);
-    return (at.image * this->height + this->phase_h + at.h * this->every_h) * this->width +
-           this->phase_w + at.w * this->every_w;
+    return (at.image * this->height + this->remainder_h + at.h * this->every_h) * this->width +
+           this->remainder_w + at.w * this->every_w;
   }
   // Starts a copy of results from shared memory, of the pixels from m on. Groups are neighbours,
   // each of whole lines.

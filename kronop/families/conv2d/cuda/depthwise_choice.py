@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.plan import Step
-from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise, channels_read
+from kronop.families.conv2d.cuda.depthwise_design import Conv2dDepthwise
+from kronop.families.conv2d.cuda.depthwise_thread import channels_read
 from kronop.families.conv2d.description import Conv2dDescription
 from kronop.families.conv2d.floors import convolution_step
 from kronop.families.conv2d.size import Conv2dSize

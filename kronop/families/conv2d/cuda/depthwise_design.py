@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Status
-from kronop.descriptions.datatype import DataType
-from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.machine import hertz, memory_rate, ordinary_products
+from kronop.emit.cuda.machine import hertz, memory_rate
 from kronop.emit.design import Design, Instantiation, named, package_folder
+from kronop.families.conv2d.cuda.depthwise_thread import LANES, THREADS, DepthwiseThread
 from kronop.families.conv2d.description import Conv2dProblem
-from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda import gather, parameters
 from kronop.families.gemm.cuda.parameters import Slicing
@@ -24,19 +23,10 @@ from kronop.frozen import dataclass
 from kronop.machine import ISSUED, MEASURED, WARP
 from kronop.target import Target
 
-_THREADS, _LANES = 128, 32
-# Registers besides those of operands and sums; the most that a thread may have.
-_REGISTERS, _MOST_REGISTERS = 52, 232
-# Sums of a thread of wgrad, in registers of 4 bytes.
-_MOST_SUMS = 80
-# Taps of a filter, and pixels of a patch, of which all rows are unrolled: filters then stay in
-# registers from tile to tile. wgrad always unrolls.
-_UNROLLED_TAPS, _UNROLLED_PIXELS = 9, 45
+# Registers that a thread may have.
+_MOST_REGISTERS = 232
 # Neighbouring results of a block that adds up slices; bytes of all slices at most.
 _RUN, _MOST_BYTES = 8, 2**28
-# Instructions of a thread besides multiply-adds: for a load with its address and bounds, a result
-# and each of its channels, and a tile.
-_OF_LOAD, _OF_RESULT, _OF_CHANNEL, _OF_TILE = 4, 14, 3, 100
 # The share of cycles in which a multiprocessor issues instructions, of each warp and at most; that
 # of what takes less time than something else, and yet delays it.
 _BUSY_OF_WARP, _BUSY, _DELAYS = 1 / 16, 0.75, 0.2
@@ -68,40 +58,14 @@ class Walk:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conv2dDepthwise(Design):
-    """Every thread has some channels of neighbouring results.
-
-    Attributes:
-        kind: what is computed.
-        source, output, sums: types of the operands, of the result and of sums.
-        taps, strides, dilations: of the filter, along H and W.
-        multiplier: filters of a channel.
-        vector: channels of a thread.
-        read_width, result_width: neighbouring channels that are loaded at once: of the images, or
-            results, that are read with a border; of wgrad's gradients.
-        rows, columns: results of a thread.
-    """
+class Conv2dDepthwise(DepthwiseThread, Design):
+    """A kernel, every thread of which has some channels of neighbouring results."""
 
     styles: ClassVar[tuple[str, ...]] = (
         *("fprop", "dgrad", "wgrad", "one filter", "few filters", "many filters"),
         *("vectors", "single channels", "all rows", "row by row", "all taps", "taps in parts"),
     )
-    threads: ClassVar[int] = _THREADS
-
-    kind: Operator
-    source: DataType
-    output: DataType
-    sums: DataType
-    epilogue: Epilogue
-    taps: tuple[int, int]
-    strides: tuple[int, int]
-    dilations: tuple[int, int]
-    multiplier: int
-    vector: int
-    read_width: int
-    result_width: int
-    rows: int
-    columns: int
+    threads: ClassVar[int] = THREADS
 
     def __str__(self) -> str:
         return (
@@ -167,7 +131,7 @@ class Conv2dDepthwise(Design):
             constants=(
                 ("kBlocks", self._blocks(target)),
                 ("kKind", _KINDS[self.kind]),
-                ("kLanes", _LANES),
+                ("kLanes", LANES),
                 ("kTapRows", self._tap_rows),
                 ("kUnrolled", self._unrolled),
                 *named(
@@ -178,28 +142,6 @@ class Conv2dDepthwise(Design):
             ),
             folders=(package_folder(__package__), package_folder(parameters.__package__)),
         )
-
-    @property
-    def shared_bytes(self) -> int:
-        if self.kind is Operator.wgrad:
-            return _THREADS * max(1, self.taps[1] * self.vector) * self.sums.bytes
-        return math.prod(self.taps) * _LANES * self._filters * self.sums.bytes
-
-    @property
-    def registers(self) -> int:
-        """An estimate of the registers of a thread."""
-        words, across = self.sums.bytes // 4, self._pixels(1)
-        results = self.rows * self.columns * self.vector
-        if self.kind is Operator.wgrad:
-            held = results + self._tap_rows * self.taps[1] * self.vector
-        else:
-            held = results + min(self.taps[1], self.columns) * self._filters * self.rows
-        # A byte takes a whole register on its way to the type of sums.
-        loaded = 4 if self.source.bytes == 1 else self.source.bytes
-        brought = across * self._read * (loaded + self.sums.bytes) // 4
-        # Without conversions, compilers have loads of two rows of wgrad in flight.
-        brought *= 2 if self.kind is Operator.wgrad and self.source is self.sums else 1
-        return words * held + brought + across + _REGISTERS
 
     def status(self, target: Target) -> Status:
         found = operands.accept_element(self.source, target)
@@ -239,9 +181,9 @@ class Conv2dDepthwise(Design):
         cut into more slices."""
         down, across, tiles = self._tiles(size)
         vectors = max(1, self._channels(size) // self.vector)
-        chunks = operands.cover(vectors, _LANES)
+        chunks = operands.cover(vectors, LANES)
         lanes = operands.cover(vectors, chunks)
-        slots, beside = _THREADS // lanes, chunks * self._parts
+        slots, beside = THREADS // lanes, chunks * self._parts
         most = max(1, self._blocks(target) * target.cores // beside, size.slices)
         if self.kind is Operator.wgrad:
             most = max(1, min(most, _MOST_BYTES // max(1, self._bytes_of_slice(size))))
@@ -260,18 +202,15 @@ class Conv2dDepthwise(Design):
         """Modelled time; infinite for sizes that it does not serve."""
         if not self.serves(size):
             return math.inf
-        types, found = (self.source, self.source, self.output), self.walk(size, target)
-        moved = sum(
-            math.prod(shapes_of(size)[of]) * item.bytes
-            for of, item in zip(self.kind.tensors, types, strict=True)
-        )
+        found = self.walk(size, target)
+        moved = self.kind.moved(size, self.source, self.output)
         moved += 2 * self.workspace(size, target, 1)
         threads = found.tiles * found.chunks * found.lanes * self._parts
-        idle = _THREADS / (found.lanes * (_THREADS // found.lanes))
+        idle = THREADS / (found.lanes * (THREADS // found.lanes))
         issued = threads * idle * self._instructions(target)
-        rounds = found.each * found.lanes / _THREADS
+        rounds = found.each * found.lanes / THREADS
         waits = rounds * MEASURED.load * (1 if self._unrolled else self._pixels(0))
-        busy = min(_BUSY, self._blocks(target) * _THREADS / WARP * _BUSY_OF_WARP)
+        busy = min(_BUSY, self._blocks(target) * THREADS / WARP * _BUSY_OF_WARP)
         cycles = (issued / (ISSUED * target.cores * busy), waits)
         took = (moved / memory_rate(target), *(item / hertz(target) for item in cycles))
         launches = 2 if self.kind is Operator.wgrad else 1
@@ -356,7 +295,7 @@ class Conv2dDepthwise(Design):
 
     def _blocks(self, target: Target) -> int:
         """Blocks that a multiprocessor holds at once."""
-        return operands.resident_blocks(_THREADS, self.registers, self.shared_bytes, target)
+        return operands.resident_blocks(THREADS, self.registers, self.shared_bytes, target)
 
     def _channels(self, size: Conv2dSize) -> int:
         """Channels of the result, or filters of wgrad."""
@@ -364,62 +303,6 @@ class Conv2dDepthwise(Design):
 
     def _bytes_of_slice(self, size: Conv2dSize) -> int:
         return size.k * math.prod(self.taps) * self.sums.bytes
-
-    @property
-    def _read(self) -> int:
-        """Channels that a thread reads of a pixel."""
-        return channels_read(self.kind, self.vector, self.multiplier)
-
-    @property
-    def _filters(self) -> int:
-        """Filters of a thread."""
-        return self._read if self.kind is Operator.dgrad else self.vector
-
-    @property
-    def _tap_rows(self) -> int:
-        """Rows of a filter whose sums a thread of wgrad has; 0 if there are too many."""
-        if self.kind is not Operator.wgrad:
-            return self.taps[0]
-        each = self.taps[1] * self.vector * self.sums.bytes // 4
-        most = min(self.taps[0], _MOST_SUMS // each)
-        return most and operands.cover(self.taps[0], operands.cover(self.taps[0], most))
-
-    @property
-    def _parts(self) -> int:
-        return operands.cover(self.taps[0], max(1, self._tap_rows))
-
-    @property
-    def _unrolled(self) -> bool:
-        if self.kind is Operator.wgrad:
-            return True
-        pixels = self._pixels(0) * self._pixels(1)
-        return math.prod(self.taps) <= _UNROLLED_TAPS and pixels <= _UNROLLED_PIXELS
-
-    def _pixels(self, axis: int) -> int:
-        """Pixels of a patch along an axis."""
-        results = (self.rows, self.columns)[axis]
-        taps = self.taps[1] if axis else self._tap_rows
-        reach, step = (taps - 1) * self.dilations[axis], self.strides[axis]
-        if self.kind is Operator.dgrad:
-            return operands.cover(reach, step) + (results - 1) // step + 1
-        return (results - 1) * step + reach + 1
-
-    def _instructions(self, target: Target) -> float:
-        """Those of a thread for a tile."""
-        results = self.rows * self.columns
-        steps = math.prod(self.strides) if self.kind is Operator.dgrad else 1
-        products = self._tap_rows * self.taps[1] * results * self._filters / steps
-        converts = self.source is not self.sums
-        slow = ISSUED / ordinary_products(target, self.sums.kind, self.sums.bytes)
-        reads = self._pixels(0) * self._pixels(1)
-        loads = reads * (self._read / self.read_width * _OF_LOAD + converts * self._read)
-        ends = results * (_OF_RESULT + self.vector * _OF_CHANNEL)
-        return products * slow + loads + ends + _OF_TILE
-
-
-def channels_read(kind: Operator, vector: int, multiplier: int) -> int:
-    """Channels that belong to a vector of the result, of what is read with a border."""
-    return vector * multiplier if kind is Operator.dgrad else max(1, vector // multiplier)
 
 
 def _product(problem: Conv2dProblem) -> GemmProblem:

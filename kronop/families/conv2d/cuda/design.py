@@ -11,7 +11,7 @@ from kronop.emit.cuda.machine import memory_rate
 from kronop.emit.design import Wrapping
 from kronop.families.conv2d import groups
 from kronop.families.conv2d.description import Conv2dProblem, product_size
-from kronop.families.conv2d.size import Conv2dSize, shapes_of
+from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.blocks import GemmBlocks
 from kronop.families.gemm.cuda.gather import Access
@@ -59,11 +59,7 @@ class Conv2dBlocks(Wrapping):
         if not self.serves(size):
             return math.inf
         of = self.wrapped
-        types = (of.source, of.source, of.output)
-        moved = sum(
-            math.prod(shapes_of(size)[name]) * item.bytes
-            for name, item in zip(self.kind.tensors, types, strict=True)
-        )
+        moved = self.kind.moved(size, of.source, of.output)
         memory = moved / memory_rate(target) + MEASURED.launch
         product = self._product(size, self.together(size))
         return max(of.seconds(product, target) * _OF_GATHERING, memory)

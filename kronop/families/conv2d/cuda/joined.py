@@ -22,6 +22,7 @@ from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dSlices, runs_of
 from kronop.families.conv2d.cuda.warp_group_split import Conv2dSplit
 from kronop.families.conv2d.description import Conv2dProblem
+from kronop.families.conv2d.groups import wider
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.warp_group_problem import GRANULE
@@ -104,8 +105,8 @@ class Conv2dJoined(Pipeline):
             problem,
             size=joined,
             b=filters,
-            z=problem.z and _wider(problem.z, together),
-            bias=problem.bias and _wider(problem.bias, together),
+            z=problem.z and wider(problem.z, together),
+            bias=problem.bias and wider(problem.bias, together),
             workspace=place + self._filter_bytes(size),
         )
         spread = SpreadProblem(item=problem.b, size=size, together=together, address=place)
@@ -130,8 +131,3 @@ class Conv2dJoined(Pipeline):
             return 0
         count = size.k * size.r * size.s * self._inner(size).channels
         return operands.round_up(count * self.spread.element.bytes, _APART)
-
-
-def _wider(item: Strided, together: int) -> Strided:
-    """An operand like the result, for each of the joined groups."""
-    return replace(item, batch=tuple(together * step for step in item.batch))

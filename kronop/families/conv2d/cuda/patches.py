@@ -30,7 +30,7 @@ class Taps:
         first: where tap 0 of pixel 0 is; negative in the padding.
         count, apart: of taps.
         filter, step: where they are in the filter.
-        phase, every: pixel j of a strided dgrad is the image's pixel phase + j every.
+        remainder, every: pixel j of a strided dgrad is the image's pixel remainder + j every.
     """
 
     extent: int
@@ -41,7 +41,7 @@ class Taps:
     apart: int
     filter: int
     step: int
-    phase: int = 0
+    remainder: int = 0
     every: int = 1
 
     @property
@@ -115,25 +115,25 @@ def _gradients(
     """The pixels of an image, by their remainder of the stride: results i stride - pad + r dilation
     is one of them for some of the taps r, the last of which meets the first result."""
     found = []
-    for phase in range(stride):
-        met = [r for r in range(taps) if (phase + pad - r * dilation) % stride == 0]
+    for remainder in range(stride):
+        met = [r for r in range(taps) if (remainder + pad - r * dilation) % stride == 0]
         every = stride // math.gcd(stride, dilation)
         empty = Taps(
             extent=results,
-            pixels=-(-(extent - phase) // stride),
+            pixels=-(-(extent - remainder) // stride),
             stride=1,
             first=0,
             count=0,
             apart=0,
             filter=0,
             step=0,
-            phase=phase,
+            remainder=remainder,
             every=stride,
         )
         if met:
             empty = replace(
                 empty,
-                first=(phase + pad - met[-1] * dilation) // stride,
+                first=(remainder + pad - met[-1] * dilation) // stride,
                 count=len(met),
                 apart=every * dilation // stride,
                 filter=met[-1],

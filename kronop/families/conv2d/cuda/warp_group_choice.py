@@ -15,7 +15,7 @@ from kronop.emit.design import Design
 from kronop.emit.plan import Step
 from kronop.families.conv2d.cuda.joined import Conv2dJoined
 from kronop.families.conv2d.cuda.spread import Conv2dSpread
-from kronop.families.conv2d.cuda.warp_group_design import PHASES, Conv2dWarpGroup
+from kronop.families.conv2d.cuda.warp_group_design import REMAINDERS, Conv2dWarpGroup
 from kronop.families.conv2d.cuda.warp_group_slices import Conv2dAddSlices, Conv2dSlices
 from kronop.families.conv2d.cuda.warp_group_split import Conv2dSplit
 from kronop.families.conv2d.cuda.widen import Conv2dWiden
@@ -95,7 +95,7 @@ def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
         design = Conv2dWarpGroup(
             kind=what.conv_kind,
             wrapped=item,
-            members=PHASES if strided else 1,
+            members=REMAINDERS if strided else 1,
             filled=False,
         )
         yield Conv2dSplit(split=GemmSplit(), product=design) if item.in_planes else design

@@ -13,11 +13,12 @@ from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping, package_folder
 from kronop.families.conv2d.cuda.patches import Taps, patches
+from kronop.families.conv2d.cuda.strided_results import strided_results
 from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
-from kronop.families.gemm.cuda.warp_group_problem import GRANULE, LINE_BYTES, MOST, PLANES, step_of
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE, MOST, PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -25,7 +26,7 @@ from kronop.tensor_map import Im2col, TensorMap
 
 CHANNELS = 64
 """Columns of a wgrad's block of channels."""
-PHASES = 4
+REMAINDERS = 4
 """The most products of a launch of a strided dgrad."""
 _ALIGNMENT, _TEAM = 64, 128
 # The time of three TF32 products to the model's. NOTE: measured on an H200: 0.70 to 0.82 for layers
@@ -42,7 +43,7 @@ _NUMBERS = (
     *("filter_h", "filter_w", "filter_step_h", "filter_step_w"),
     *("channels", "blocks", "group", "groups", "group_deep", "group_lines", "images"),
     *("next_h", "next_w", "next_image"),
-    *("height", "width", "phase_h", "phase_w", "every_h", "every_w"),
+    *("height", "width", "remainder_h", "remainder_w", "every_h", "every_w"),
 )
 
 
@@ -53,7 +54,7 @@ class Conv2dWarpGroup(Wrapping):
     Attributes:
         kind: what is computed.
         wrapped: the product: of wgrad with both operands turned, of dgrad with B turned.
-        members: the most products of a launch: 1, or PHASES of a dgrad that may be strided.
+        members: the most products of a launch: 1, or REMAINDERS of a dgrad that may be strided.
         filled: results of wgrad have channels in whole blocks.
         overlapping: pixels of images share memory, which does not count as read again.
     """
@@ -100,7 +101,7 @@ class Conv2dWarpGroup(Wrapping):
 
     def instantiation(self, target: Target) -> Instantiation:
         found = self.wrapped.instantiation(target)
-        part = "Conv2dPhase" if self.members > 1 else "Conv2dPart"
+        part = "Conv2dStrided" if self.members > 1 else "Conv2dPart"
         return replace(
             found,
             header="conv2d_warp_group.cuh",
@@ -295,7 +296,7 @@ class Conv2dWarpGroup(Wrapping):
         )
         values = self.wrapped.values_beside_operands(part)
         if self.members > 1:
-            values |= self._strided_results(part, size, pair)
+            values |= strided_results(part, self.wrapped.output, size, pair)
         over_filters = self.kind is Operator.dgrad
         deep = size.filters if over_filters else size.channels
         return part, {
@@ -382,51 +383,18 @@ class Conv2dWarpGroup(Wrapping):
             rounds=element.kind == "float" and element.bytes == 4 and not self.wrapped.split,
         )
 
-    def _strided_results(
-        self, part: GemmProblem, size: Conv2dSize, pair: tuple[Taps, Taps]
-    ) -> dict[str, Any]:
-        """The map of results that are some of the pixels of images."""
-        y, each, (h, w) = part.y, self.wrapped.output.bytes, pair
-        row, line = y.row * each, part.n * each
-        multiples = (y.pointer, row, line)
-        # A line of results has those of one group.
-        apart = part.problems == 1 or (step_of(y) == part.n and line % LINE_BYTES == 0)
-        follows = row > 0 and y.column == 1 and apart
-        if not follows or each == 8 or any(item % GRANULE for item in multiples):
-            return {"y_map": b"", "maps_y": 0}
-        element = self.wrapped.output
-        box = Im2col(
-            lower_corner=(0, 0),
-            upper_corner=(0, 0),
-            channels_per_pixel=LINE_BYTES // each,
-            pixels_per_column=64,
-        )
-        steps = (w.every, h.every * size.w, size.h * size.w)
-        found = TensorMap(
-            address=y.pointer + (h.phase * size.w + w.phase) * row,
-            element=element.name,
-            element_bytes=each,
-            extents=(part.n * part.problems, w.pixels, h.pixels, size.n),
-            strides=tuple(row * step for step in steps),
-            box=box,
-        )
-        return {"y_map": found, "maps_y": 1}
-
 
 def _numbers(size: Conv2dSize, h: Taps, w: Taps, slab: int) -> dict[str, int]:
     """Members of Conv2dPatches that count pixels and taps; a wgrad's slabs have so many pixels."""
     found = {
         f"{name}_{axis}": getattr(taps, field)
         for name, field in (
-            ("pixels", "pixels"),
-            ("first", "first"),
-            ("stride", "stride"),
+            *(
+                (of, of)
+                for of in ("pixels", "first", "stride", "apart", "filter", "remainder", "every")
+            ),
             ("taps", "count"),
-            ("apart", "apart"),
-            ("filter", "filter"),
             ("filter_step", "step"),
-            ("phase", "phase"),
-            ("every", "every"),
         )
         for axis, taps in (("h", h), ("w", w))
     }

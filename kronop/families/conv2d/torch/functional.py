@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,9 +12,9 @@ from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
 from kronop.families.conv2d.api import Layout, converts, misplaced
 from kronop.families.conv2d.geometry import Extents, Geometry, Padding, Shape
-from kronop.families.conv2d.torch.operators import composed, convolve, convolve_activated
+from kronop.families.conv2d.torch.operators import activated, convolve
+from kronop.torch.activated import chosen
 from kronop.torch.checks import are_symbols, check_tensor
-from kronop.torch.direct import needs_gradient
 
 
 def conv2d(
@@ -98,7 +97,7 @@ def convolved(
         found = convolved(x.unsqueeze(0), w, bias, *how, activation)
         return found.squeeze(0)
     named = () if activation is None else (activation,)
-    operator = convolve if activation is None else convolve_activated
+    operator = convolve if activation is None else activated
     words = None if torch.compiler.is_compiling() else _remembered(x, w, how)
     if words is not None:
         found = operator.plain.again(*given, *words, *named)
@@ -111,9 +110,7 @@ def convolved(
     for name, item, least in (("x", x, 3), ("w", w, 4), ("bias", bias, 1)):
         if item is not None or name != "bias":
             check_tensor(name, item, least, "kronop.conv.conv2d does")
-    call: Callable[..., Any] = operator
-    if named and torch.compiler.is_compiling() and needs_gradient(given):
-        call = composed
+    call = chosen(convolve, activated, given, bool(named))
     return call(*given, *(words or _words(*how, x.shape, w.shape)), *named)
 
 

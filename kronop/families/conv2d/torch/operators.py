@@ -6,8 +6,7 @@ With Y the results of images X and filters W, and G the gradient of Y,
     Y = fprop(X, W) + bias    dX = dgrad(G, W)    dW = wgrad(G, X)    dbias = the sums of G
 
 and the gradients of dgrad and wgrad are such products too: each is the one of the three whose
-result it is. So there are derivatives of any order, in both modes. For D = f(Y), G is the gradient
-of D times f'(Y).
+result it is. So there are derivatives of any order, in both modes.
 """
 
 from __future__ import annotations
@@ -19,32 +18,23 @@ import torch
 from torch import Tensor
 
 from kronop.core.calls import check_activation
-from kronop.descriptions.activation import BOUNDED
-from kronop.descriptions.datatype import TENSOR_TYPES, result_type
-from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError
 from kronop.families.conv2d import api, bilinear
 from kronop.families.conv2d.bilinear import Form
-from kronop.families.gemm.torch.activations import RULES
-from kronop.torch.checks import check_kind, element_of, torch_type
+from kronop.families.gemm.torch.operators import result_kind
+from kronop.torch.activated import register_activated
+from kronop.torch.activations import RULES
+from kronop.torch.checks import check_kind
 from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
 from kronop.torch.registration import register
 from kronop.torch.scaling import added
 
-_ELEMENTS = {name: item for name, item in TENSOR_TYPES.items() if item in SIMT_ELEMENTS}
 _LAST = torch.channels_last
 
 
 def _form(given: Named) -> Form:
-    return Form(
-        kind=given.kind,
-        pixels=tuple(given.pixels),
-        stride=tuple(given.stride),
-        padding=tuple(given.padding),
-        dilation=tuple(given.dilation),
-        groups=given.groups,
-        activation=getattr(given, "activation", None),
-    )
+    how = (getattr(given, name, None) for name in Form._fields)
+    return Form._make(tuple(item) if isinstance(item, (list, tuple)) else item for item in how)
 
 
 def _empty(given: Named) -> Tensor:
@@ -56,10 +46,7 @@ def _empty(given: Named) -> Tensor:
 
 def _kind(given: Named) -> torch.dtype:
     """The type of the result."""
-    name, _ = _form(given).called
-    expected = f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}"
-    hint = "convert all tensors to one of these"
-    return torch_type(result_type(element_of(name, given.a, expected, hint, _ELEMENTS)))
+    return result_kind(given.a, _form(given).called[0])
 
 
 def placed(item: Tensor) -> Tensor:
@@ -80,7 +67,7 @@ def _fake(given: Named) -> Tensor:
     check_activation(form.activation)
     first, second = form.called
     check_kind(second, given.b, given.a.dtype, f"{first} and {second} have one type")
-    _check_channels(form, given.a, given.b)
+    form.check(given.a.shape, given.b.shape)
     if given.bias is not None:
         check_kind("bias", given.bias, found.dtype, "bias has the type of the result")
         if tuple(given.bias.shape) != (found.shape[1],):
@@ -91,25 +78,6 @@ def _fake(given: Named) -> Tensor:
                 hint="one number for each channel of the result",
             )
     return found
-
-
-def _check_channels(form: Form, a: Tensor, b: Tensor) -> None:
-    """Refuses operands whose channels, filters or groups don't fit each other."""
-    groups = form.groups
-    if form.kind == "fprop":
-        fits = a.shape[1] == b.shape[1] * groups and not b.shape[0] % groups
-    elif form.kind == "dgrad":
-        fits = a.shape[1] == b.shape[0] and not b.shape[0] % groups
-    else:
-        fits = a.shape[0] == b.shape[0] and not (a.shape[1] % groups or b.shape[1] % groups)
-    if not fits:
-        first, second = form.called
-        raise ArgumentError(
-            f"shapes of {first} and {second}",
-            expected=f"those of one convolution in {groups} groups",
-            got=f"{tuple(a.shape)} and {tuple(b.shape)}",
-            hint="x is (N, C, H, W), w (K, C / groups, R, S), grad (N, K, P, Q)",
-        )
 
 
 def _convolve(form: Form, a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -148,25 +116,8 @@ def _tangent(given: Named, tangents: Named) -> Tensor | None:
     return found if bias is None else bias[:, None, None]
 
 
-def _linear(given: Named) -> Tensor:
-    """What the activation of kronop::conv2d_activated is applied to."""
-    return _convolve(_form(given)._replace(activation=None), given.a, given.b, given.bias)
-
-
 def _backward(given: Named, needs: Named, grad: Tensor) -> Gradients:
     return _gradients(given, needs, placed(grad), _directly)  # Copied once, if it has to be.
-
-
-def _gradients_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
-    return _gradients(given, needs, RULES[given.activation].slope(grad, _linear(given)))
-
-
-def _tangent_activated(given: Named, tangents: Named) -> Tensor | None:
-    found = _tangent(given, tangents)
-    if found is None:
-        return None
-    inner = _linear(given)
-    return RULES[given.activation].slope(found.expand_as(inner), inner)
 
 
 def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
@@ -251,68 +202,19 @@ def _prepare(given: Named) -> Prepared | None:
     return Prepared(tensors=operands, launch=launch, finish=lambda made, tensors: made)
 
 
-def _forward_activated(given: Named, needs: Named) -> tuple[Tensor, tuple[Tensor]]:
-    """D, and what the backward finds f'(Y) from: D, or else Y, which is then rounded before f."""
-    rule = RULES[given.activation]
-    if rule.keeps_result:
-        found = _compute(given)
-        return found, (found,)
-    inner = _compute(Named(**{**vars(given), "activation": BOUNDED}))
-    return rule.apply(inner), (inner,)
-
-
-def _backward_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
-    inner = RULES[given.activation].kept_slope(grad, given.kept[0])
-    return _backward(given, needs, inner)
-
-
-def _prepare_activated(given: Named, needs: Named) -> Prepared | None:
-    found = _prepare(given) if RULES[given.activation].keeps_result else None
-    return None if found is None else found.as_forward(keeps_result=True)
-
-
-_GIVEN = (
-    "Tensor a, Tensor b, Tensor? bias, str kind, SymInt[] pixels, int[] stride, int[] padding,"
-    " int[] dilation, int groups"
+_OPERATOR = Operator(
+    schema="conv2d(Tensor a, Tensor b, Tensor? bias, str kind, SymInt[] pixels, int[] stride,"
+    " int[] padding, int[] dilation, int groups) -> Tensor",
+    compute=_compute,
+    fake=_fake,
+    saved=("a", "b"),
+    backward=_gradients,
+    jvp=_tangent,
+    vmap=_mapped,
+    autocast=Autocast.Narrow,
+    prepare=_prepare,
+    decomposed=_decomposed,
+    direct=Direct(backward=_backward),
 )
-convolve = register(
-    Operator(
-        schema=f"conv2d({_GIVEN}) -> Tensor",
-        compute=_compute,
-        fake=_fake,
-        saved=("a", "b"),
-        backward=_gradients,
-        jvp=_tangent,
-        vmap=_mapped,
-        autocast=Autocast.Narrow,
-        prepare=_prepare,
-        decomposed=_decomposed,
-        direct=Direct(backward=_backward),
-    )
-)
-convolve_activated = register(
-    Operator(
-        schema=f"conv2d_activated({_GIVEN}, str activation) -> Tensor",
-        compute=_compute,
-        fake=_fake,
-        saved=("a", "b", "bias"),
-        backward=_gradients_activated,
-        jvp=_tangent_activated,
-        vmap=_mapped,
-        autocast=Autocast.Narrow,
-        prepare=_prepare,
-        decomposed=_decomposed,
-        direct=Direct(
-            forward=_forward_activated, backward=_backward_activated, prepare=_prepare_activated
-        ),
-    )
-)
-
-
-def composed(*operands: Any) -> Tensor:
-    """kronop::conv2d_activated, of its arguments, as a convolution and torch's activation, whose
-    gradient needs no further convolution: for graphs, in which torch.compile fuses activations with
-    what follows."""
-    *linear, activation = operands
-    found: Tensor = RULES[activation].of(convolve(*linear))
-    return found
+convolve = register(_OPERATOR)
+activated = register_activated(convolve, _OPERATOR)

@@ -329,7 +329,7 @@ KRONOP_INLINE void use_slabs(const Parameters& parameters, WarpGroupRoom<Step>& 
               column = walk.column * Step::kTileN;
     results.prefetch(walk.member(), row, column, walk.problem);
     WarpGroupSums<Step> sums;
-    // NOTE: a barrier only tells whether an odd or an even phase has ended. So a team waits for its
+    // NOTE: a barrier only tells whether its last opening was odd or even. So a team waits for its
     // slabs only after the other one has waited for those before them.
     if constexpr (Step::kAlternate) room.order[team].wait(parity);
     sums.add_up(slabs, room, turn);

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -12,9 +9,9 @@ from kronop.core.calls import check_activation
 from kronop.descriptions.activation import ActivationName
 from kronop.descriptions.shared import beta_beside
 from kronop.families.gemm.shape_arguments import are_vectors, multiplied
-from kronop.families.gemm.torch.operators import activated, composed, product
+from kronop.families.gemm.torch.operators import activated, product
+from kronop.torch.activated import chosen
 from kronop.torch.checks import are_symbols, check_source, check_tensor, number
-from kronop.torch.direct import needs_gradient
 
 
 def matmul(
@@ -85,9 +82,7 @@ def matmul(
         return result
     alpha, beta = number("alpha", alpha), number("beta", beta)
     check_source(beta, c, "c")
-    call: Callable[..., Any] = operator
-    if named and torch.compiler.is_compiling() and needs_gradient(given):
-        call = composed
+    call = chosen(product, activated, given, bool(named))
     rows = _flattened(a, b, c)
     if rows is None:
         return call(*given, alpha, beta, *named)

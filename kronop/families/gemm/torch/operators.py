@@ -4,27 +4,26 @@ With T = alpha A B + beta C + bias and G its gradient,
 
     dA = alpha G B'    dB = alpha A' G    dC = beta G    dbias = the sum of G's rows
 
-where the products are calls of kronop::matmul, to which transposed operands are strides only. For D
-= f(T), G is the gradient of D times f'(T). So there are derivatives of any order, in both modes.
+where the products are calls of kronop::matmul, to which transposed operands are strides only. So
+there are derivatives of any order, in both modes.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from kronop.core.calls import check_activation
-from kronop.descriptions.activation import BOUNDED
 from kronop.descriptions.datatype import TENSOR_TYPES, DataType, result_type
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS
 from kronop.errors import ArgumentError
 from kronop.families.gemm import api
 from kronop.families.gemm.shape_arguments import check_others, product_of
-from kronop.families.gemm.torch.activations import RULES
+from kronop.torch.activated import register_activated
+from kronop.torch.activations import RULES
 from kronop.torch.checks import check_kind, common_shape, element_of, torch_type
 from kronop.torch.declaration import Autocast, Direct, Gradients, Named, Operator, Prepared
 from kronop.torch.registration import register
@@ -66,19 +65,19 @@ def result_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
     return (*lead, m, n)
 
 
-def result_kind(a: Tensor) -> torch.dtype:
-    """The type of products of tensors like a."""
-    return torch_type(result_type(multiplied(a)))
+def result_kind(a: Tensor, name: str = "a") -> torch.dtype:
+    """The type of products of tensors like a, which errors call by this name."""
+    return torch_type(result_type(multiplied(a, name)))
 
 
-def multiplied(a: Tensor) -> DataType:
+def multiplied(a: Tensor, name: str = "a") -> DataType:
     """The element type of operands like a.
 
     Raises:
         ElementTypeError: no kernel multiplies it.
     """
     expected = f"one of {', '.join(item.name for item in SIMT_ELEMENTS)}"
-    return element_of("a", a, expected, "convert all tensors to one of these", _MULTIPLIED)
+    return element_of(name, a, expected, "convert all tensors to one of these", _MULTIPLIED)
 
 
 def refuse_gradient(given: Named) -> None:
@@ -143,23 +142,6 @@ def _tangent(given: Named, tangents: Named) -> Tensor | None:
     return found
 
 
-def _linear(given: Named) -> Tensor:
-    """What the activation of kronop::matmul_activated is applied to."""
-    return product(given.a, given.b, given.c, given.bias, given.alpha, given.beta)
-
-
-def _gradients_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
-    return _gradients(given, needs, RULES[given.activation].slope(grad, _linear(given)))
-
-
-def _tangent_activated(given: Named, tangents: Named) -> Tensor | None:
-    found = _tangent(given, tangents)
-    if found is None:
-        return None
-    inner = _linear(given)
-    return RULES[given.activation].slope(found.expand_as(inner), inner)
-
-
 def _mapped(size: int, given: Named, dims: Named) -> tuple[Tensor, int]:
     """torch.vmap: the mapped dimension becomes the first of the leading dimensions."""
     a, b, rank = pair_in_front(size, given, dims)
@@ -203,68 +185,20 @@ def _prepare(given: Named) -> Prepared | None:
     return Prepared.of_call(api.known_call(*operands, *how), [*operands, None])
 
 
-def _forward_activated(given: Named, needs: Named) -> tuple[Tensor, tuple[Tensor]]:
-    """D, and what the backward finds f'(T) from: D, or else T, which is then rounded before f."""
-    rule = RULES[given.activation]
-    if rule.keeps_result:
-        found = _compute(given)
-        return found, (found,)
-    operands = (given.a, given.b, given.c, given.bias)
-    inner = _multiply(*operands, given.alpha, given.beta, BOUNDED)
-    return rule.apply(inner), (inner,)
-
-
-def _backward_activated(given: Named, needs: Named, grad: Tensor) -> Gradients:
-    inner = RULES[given.activation].kept_slope(grad, given.kept[0])
-    return _gradients(given, needs, inner, _multiply)
-
-
-def _prepare_activated(given: Named, needs: Named) -> Prepared | None:
-    found = _prepare(given) if RULES[given.activation].keeps_result else None
-    return None if found is None else found.as_forward(keeps_result=True)
-
-
-_TENSORS = "Tensor a, Tensor b, Tensor? c, Tensor? bias, Scalar alpha, Scalar beta"
-product = register(
-    Operator(
-        schema=f"matmul({_TENSORS}) -> Tensor",
-        compute=_compute,
-        fake=_fake,
-        saved=("a", "b"),
-        backward=_gradients,
-        jvp=_tangent,
-        vmap=_mapped,
-        record=refuse_gradient,
-        autocast=Autocast.Narrow,
-        prepare=_prepare,
-        decomposed=_decomposed,
-        direct=Direct(backward=functools.partial(_gradients, multiply=_multiply)),
-    )
+_OPERATOR = Operator(
+    schema="matmul(Tensor a, Tensor b, Tensor? c, Tensor? bias, Scalar alpha, Scalar beta)"
+    " -> Tensor",
+    compute=_compute,
+    fake=_fake,
+    saved=("a", "b"),
+    backward=_gradients,
+    jvp=_tangent,
+    vmap=_mapped,
+    record=refuse_gradient,
+    autocast=Autocast.Narrow,
+    prepare=_prepare,
+    decomposed=_decomposed,
+    direct=Direct(backward=functools.partial(_gradients, multiply=_multiply)),
 )
-activated = register(
-    Operator(
-        schema=f"matmul_activated({_TENSORS}, str activation) -> Tensor",
-        compute=_compute,
-        fake=_fake,
-        saved=("a", "b", "c", "bias"),
-        backward=_gradients_activated,
-        jvp=_tangent_activated,
-        vmap=_mapped,
-        record=refuse_gradient,
-        autocast=Autocast.Narrow,
-        prepare=_prepare,
-        decomposed=_decomposed,
-        direct=Direct(
-            forward=_forward_activated, backward=_backward_activated, prepare=_prepare_activated
-        ),
-    )
-)
-
-
-def composed(*operands: Any) -> Tensor:
-    """kronop::matmul_activated, of its arguments, as a product and torch's activation, whose
-    gradient needs no further product: for graphs, in which torch.compile fuses activations with
-    what follows."""
-    *linear, activation = operands
-    found: Tensor = RULES[activation].of(product(*linear))
-    return found
+product = register(_OPERATOR)
+activated = register_activated(product, _OPERATOR)

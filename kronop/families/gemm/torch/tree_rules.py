@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from kronop.descriptions.visitor import Result
-from kronop.families.gemm.torch.activations import RULES as ACTIVATIONS
 from kronop.frozen import dataclass
+from kronop.torch.activations import RULES as ACTIVATIONS
 
 # (g, y, a, b) -> g times the derivative of y by an operand.
 Slope = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]

@@ -7,8 +7,8 @@
 namespace kronop {
 
 #if !defined(KRONOP_EMULATION)
-// A barrier whose phase ends when `count` threads have arrived. Phases have the parities 0, 1, 0,
-// ...
+// A barrier that opens whenever `count` threads have arrived. Its openings, which end PTX's phases,
+// have the parities 0, 1, 0, ...
 struct Barrier {
   unsigned long long state;
 
@@ -25,7 +25,7 @@ struct Barrier {
   KRONOP_INLINE void arrive_after_copies() {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(place()) : "memory");
   }
-  // Waits until the phase of this parity has ended.
+  // Waits for the opening of this parity.
   KRONOP_INLINE void wait(unsigned parity) {
     asm volatile(
         "{.reg .pred done;\n"
@@ -37,7 +37,7 @@ struct Barrier {
   }
 
   // One thread starts a bulk copy of `bytes` bytes, a multiple of 16, to shared memory. It counts
-  // as one arrival, and the phase does not end before the bytes are there.
+  // as one arrival, and the barrier does not open before the bytes are there.
   KRONOP_INLINE void arrive_with(void* to, const void* from, int bytes) {
     asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}"
                  :
@@ -81,7 +81,7 @@ KRONOP_INLINE void wait_for_team(int index) {
 #endif
 
 // The current stage of a ring of stages that are filled and used in order, and the parity of the
-// phase of its barriers.
+// next opening of its barriers.
 template <int kStages>
 struct Turn {
   int stage = 0;

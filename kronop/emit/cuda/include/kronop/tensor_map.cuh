@@ -45,7 +45,7 @@ KRONOP_INLINE unsigned in_shared(const void* pointer) {
   if constexpr (kAxes == 5) form(5, "%0, %1, %2, %3, %4", "%8, %9, %10")
 #define KRONOP_PLACE "r"(place[0]), "r"(place[1]), "r"(place[2]), "r"(place[3]), "r"(place[4])
 
-// Starts a copy of a box to this block's shared memory. The barrier's phase ends when its bytes
+// Starts a copy of a box to this block's shared memory. The barrier opens when its bytes
 // have arrived.
 template <int kAxes>
 KRONOP_INLINE void load_box(void* to, const TensorMap& map, Barrier& filled,
@@ -122,7 +122,7 @@ KRONOP_INLINE void wait_for_reads_of_stores() {
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(kMost) : "memory");
 }
 
-// Adds so many bytes to what the barrier's phase waits for; counts as one arrival.
+// Adds so many bytes to what the barrier waits for; counts as one arrival.
 KRONOP_INLINE void expect_bytes(Barrier& filled, int bytes) {
   asm volatile("{.reg .b64 state; mbarrier.arrive.expect_tx.shared.b64 state, [%0], %1;}"
                :

@@ -1,0 +1,73 @@
+"""What kernels of convolutions by warp groups do not serve, and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+from kronop.descriptions.datatype import (
+    float16,
+    float32,
+)
+from kronop.descriptions.epilogue import LinearCombination
+from kronop.families.conv2d.cuda import warp_group_choice
+from kronop.families.conv2d.cuda.joined import Conv2dJoined
+from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
+from kronop.families.conv2d.cuda.widened import Conv2dWidened
+from kronop.families.conv2d.size import Conv2dSize
+from kronop.families.conv2d.vocabulary import Operator
+from tests.emulation.test_emulated_conv2d_warp_group import (
+    TARGET,
+    description,
+)
+
+
+def test_what_is_not_joined() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    size = Conv2dSize(2, 6, 5, 128, 128, 3, 2, pad_h=1, groups=32)
+    for kind, changed, why in (
+        (Operator.fprop, replace(size, groups=2), "as they are"),
+        (Operator.fprop, replace(size, groups=128), "one channel"),
+        (Operator.fprop, replace(size, c=36, k=36, groups=6), "72 bytes"),
+        (Operator.wgrad, replace(size, c=64, k=64), "4 at once"),
+    ):
+        designs = warp_group_choice.designs(description(kind, float16, epilogue), TARGET)
+        design = next(item for item in designs if isinstance(item, Conv2dJoined))
+        assert why in design.status_of(changed).reason
+        assert design.seconds(changed, TARGET) == math.inf
+
+
+def test_what_is_not_widened() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    size = Conv2dSize(2, 37, 70, 3, 16, 7, 7, pad_h=3, pad_w=3, stride_h=2, stride_w=2)
+    for kind, changed, why in (
+        (Operator.fprop, replace(size, c=64), "whole lines"),
+        (Operator.fprop, replace(size, c=100), "no room"),
+        (Operator.fprop, replace(size, c=6, k=16, groups=2), "groups"),
+        (Operator.fprop, replace(size, dilation_h=2), "2 apart"),
+        (Operator.fprop, replace(size, n=2**16), "bytes"),
+        (Operator.wgrad, replace(size, flipped=True), "from the last"),
+        (Operator.wgrad, replace(size, k=5), "K = 5"),
+    ):
+        what = description(kind, float16, epilogue)
+        designs = warp_group_choice.designs(what, TARGET)
+        design = next(item for item in designs if isinstance(item, Conv2dWidened))
+        assert why in design.status_of(changed).reason
+        assert design.seconds(changed, TARGET) == math.inf
+
+
+def test_what_copies_of_pixels_do_not_reach() -> None:
+    epilogue = LinearCombination(float16, 1, float32, float32)
+    what = description(Operator.fprop, float16, epilogue)
+    design = next(warp_group_choice.designs(what, TARGET))
+    assert isinstance(design, Conv2dWarpGroup)
+    size = Conv2dSize(1, 300, 300, 64, 64, 3, 3)
+    for changed, why in (
+        (replace(size, c=60), "C = 60"),
+        (replace(size, stride_h=9), "stride of 9"),
+        (replace(size, pad_w=130), "beyond the end along W"),
+        (replace(size, dilation_h=130, p=180), "260 behind"),
+        (replace(size, groups=2, c=80), "next group"),
+    ):
+        assert why in design.status_of(changed).reason
+        assert design.seconds(changed, TARGET) == math.inf

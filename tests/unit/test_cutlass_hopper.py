@@ -49,7 +49,10 @@ REFUSED: dict[str, tuple[Case, str]] = {
         HOPPER["hopper tf32"].but(operation=kronop.MathOperation.multiply_add_fast_f16),
         "no products by",
     ),
-    "float16 sums": (HALF.but(sums=kronop.float16, compute=kronop.float16), "no products by"),
+    "float16 sums": (
+        HALF.but(sums=kronop.float16, output=kronop.float32),
+        "float16 become float16",
+    ),
 }
 
 

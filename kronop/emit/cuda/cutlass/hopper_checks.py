@@ -25,10 +25,12 @@ LINE_BYTES = 128
 """Bytes of a row of an operand in shared memory; a tile has exactly one row along K."""
 _SUMS: dict[DataType, tuple[DataType, ...]] = {
     float32: (float16, bfloat16, float32, float8_e4m3fn, float8_e5m2),
+    float16: (float16,),
     int32: (int8,),
 }
 _OUTPUTS: dict[DataType, tuple[DataType, ...]] = {
     float32: (float32, float16, bfloat16),
+    float16: (float16,),
     int32: (int32, int8),
 }
 _OPERATIONS = (MathOperation.multiply_add, MathOperation.multiply_add_saturate)

@@ -78,7 +78,7 @@ def tiles(design: HopperDesign, warp_groups: int, columns: int) -> str:
         return f"tile K of {k} {design.source.name} is not {LINE_BYTES} bytes"
     if m % (_ROWS * warp_groups) or m > _MOST_LINES:
         return f"tile M of {m} is no multiple of {_ROWS * warp_groups}, or above {_MOST_LINES}"
-    # Integer instructions have fewer choices of N than those of floats, of which CuTe's copies refuse
+    # Integer instructions have fewer choices of N than those of floats; CuTe's copies do not have
     # odd multiples of 8.
     step = max(columns, 32 if design.source is int8 else 16)
     if n % step or n > _MOST_COLUMNS:

@@ -8,8 +8,9 @@
 #include <cutlass/gemm/collective/collective_builder.hpp>
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
-// CuTe's header encodes maps of pixels in a function of the host's, with the driver from CUDA 12 on.
-// Maps are passed here, but what else this function computes is needed. NVRTC can't restore macros.
+// CuTe's header encodes maps of pixels in a function of the host's, by the driver if CUDA is 12 or
+// later. Maps are passed here, but what else this function computes is needed. NVRTC can't push
+// macros and pop them.
 #if __CUDACC_VER_MAJOR__ == 12
 #define KRONOP_CUDACC_MAJOR 12
 #else
@@ -51,8 +52,8 @@ struct HopperConv2dStep : Decisions {
   using Tile = cute::Shape<cute::Int<Decisions::kTileM>,
                            cute::conditional_t<kWgrad, cute::Shape<Columns>, Columns>,
                            cute::Shape<cute::Int<Decisions::kTileK>>>;
-  using Cluster = cute::Shape<cute::Int<Decisions::kCluster>,
-                              cute::Int<Decisions::kClusterN>, cute::_1>;
+  using Cluster =
+      cute::Shape<cute::Int<Decisions::kCluster>, cute::Int<Decisions::kClusterN>, cute::_1>;
   static constexpr int kAlignment = 16 / int(sizeof(Element));
   using MainLoop = typename conv::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, kOperator, Element,
@@ -60,12 +61,12 @@ struct HopperConv2dStep : Decisions {
       typename Decisions::ElementAccumulator, Tile, Cluster,
       conv::collective::StageCount<Decisions::kStages>,
       conv::KernelImplicitTmaWarpSpecializedSm90>::CollectiveOp;
-  // Strides of results: rows, columns (of wgrad channels, S and R), problems, of which there is one.
+  // Strides of results: rows, columns (of wgrad channels, S and R), problems (there is one).
   using ColumnStrides = cute::Stride<long long, long long, long long>;
-  using Strides = cute::Stride<long long, cute::conditional_t<kWgrad, ColumnStrides, long long>,
-                               cute::Int<0>>;
-  using Kernel = cutlass::gemm::kernel::GemmUniversal<conv::ConvProblemShape<kOperator, 2>, MainLoop,
-                                                      HopperEpilogue<Decisions, Strides>>;
+  using Strides =
+      cute::Stride<long long, cute::conditional_t<kWgrad, ColumnStrides, long long>, cute::Int<0>>;
+  using Kernel = cutlass::gemm::kernel::GemmUniversal<conv::ConvProblemShape<kOperator, 2>,
+                                                      MainLoop, HopperEpilogue<Decisions, Strides>>;
   using Params = typename Kernel::Params;
   using Arguments = typename Kernel::Arguments;
 

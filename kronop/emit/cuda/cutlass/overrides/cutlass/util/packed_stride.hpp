@@ -1,5 +1,5 @@
-// Stands in for a header of CUTLASS's tools, which packages of its headers lack: convolutions ask it
-// for strides of tensors, which tensor maps passed as parameters have.
+// Stands in for a header of CUTLASS's tools, which packages of its headers lack: convolutions ask
+// it for strides of tensors, which tensor maps passed as parameters have.
 #pragma once
 
 #include "cutlass/conv/convolution.h"

@@ -86,7 +86,7 @@ def few_channels(channels: int) -> tuple[Conv2dSize, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One kernel, and the sizes that are its own."""
+    """One kernel, and the sizes that are its own; one of CUTLASS 3.x has a cluster, no iterator."""
 
     kind: str
     iterator: str
@@ -99,6 +99,7 @@ class Case:
     tile: tuple[int, int, int] = (128, 128, 64)
     stages: int = 3
     warps: tuple[int, int, int] = (2, 2, 1)
+    cluster: tuple[int, int, int] | None = None
     alignments: tuple[int, int, int] = (8, 8, 4)
     swizzle: str = "IdentitySwizzle1"
     activation: str = ""
@@ -135,9 +136,9 @@ class Case:
         words = DgradSwizzle if self.swizzle.startswith("Strided") else Swizzle
         return {
             "conv_kind": Operator[self.kind],
-            "iterator_algorithm": IteratorAlgorithm[self.iterator],
+            "iterator_algorithm": IteratorAlgorithm[self.iterator] if self.iterator else None,
             "math": math,
-            "tile": kronop.TileDescription(self.tile, self.stages, self.warps, math),
+            "tile": kronop.TileDescription(self.tile, self.stages, self.warps, math, self.cluster),
             "A": a,
             "B": b,
             "C": c,

@@ -188,6 +188,7 @@ _WIDE = {"tile": (128, 128, 128), "warps": (4, 1, 1), "stages": 6, "cluster": (2
 HOPPER = {
     "hopper f16": _IN_TURN,
     "hopper f16 tall": _IN_TURN.but(tile=(64, 256, 64), stages=5, cluster=(4, 1, 1)),
+    "hopper f16 sums": _SHARED.but(sums=_F16),
     "hopper bf16": _SHARED.but(element=_BF16, output=_BF16),
     "hopper gelu": _SHARED.but(functor="gelu"),
     "hopper f16 to f32": _SHARED.but(output=_F32, alignments=(8, 8, 4)),

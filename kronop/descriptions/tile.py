@@ -71,8 +71,8 @@ class TileDescription:
         math_instruction: the multiply-add instruction.
         cluster_shape: blocks along M, N and K that share operands, on sm_90a; [1, 1, 1] for none,
             None for the planner's choice.
-        kernel_schedule: how warps share work. Only matrix products on sm_90a take another value
-            than the default here and in the next two.
+        kernel_schedule: how warps share work. Only matrix products and convolutions on sm_90a take
+            another value than the default here and in the next two.
         epilogue_schedule: how results leave.
         tile_scheduler: in which order blocks take tiles.
 

@@ -51,7 +51,8 @@ class Instantiation:
         types: alias -> C++ type, in the trait struct.
         constants: name -> value, in the trait struct; a tuple becomes an array. Values that follow
             from these are `constexpr` in the header.
-        cluster: blocks of a cluster; `kCluster` is among the constants if it is above 1.
+        cluster, cluster_n: blocks of a cluster along x and y of a grid; `kCluster` and `kClusterN`
+            are among the constants if there is more than one.
         folders: folders in which quoted includes are looked for, before kronop's shared headers.
         options: compiler options, in addition to those of all kernels.
         functors: structs of straight-line functions, in the trait struct, behind the constants.
@@ -64,6 +65,7 @@ class Instantiation:
     types: tuple[tuple[str, str], ...]
     constants: tuple[tuple[str, Constant], ...]
     cluster: int = 1
+    cluster_n: int = 1
     folders: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
     functors: tuple[Functor, ...] = ()

@@ -87,10 +87,16 @@ def _text(step: Step, made: Instantiation, target: Target) -> str:
             _ENTRY[backend].format(
                 entry=step.entry,
                 template=made.template,
-                cluster=" __cluster_dims__(Step::kCluster)" if made.cluster > 1 else "",
+                cluster=_cluster(made),
             ),
         ]
     )
+
+
+def _cluster(made: Instantiation) -> str:
+    if made.cluster_n > 1:
+        return " __cluster_dims__(Step::kCluster, Step::kClusterN)"
+    return " __cluster_dims__(Step::kCluster)" if made.cluster > 1 else ""
 
 
 def _declarations(constants: Sequence[tuple[str, Constant]]) -> list[str]:

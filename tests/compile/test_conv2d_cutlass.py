@@ -14,16 +14,18 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.families.conv2d.cutlass import choice, launching
 from kronop.families.conv2d.cutlass.design import Conv2dCutlass
+from kronop.families.conv2d.cutlass.hopper.design import Conv2dHopper
 from kronop.families.conv2d.description import Conv2dProblem, shapes_of
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.target import Target
 from tests.conv2d_cases import BYTES, CASES, COMMON, DOUBLES, ONE_CHANNEL, PROGRAMS, Case, sized
+from tests.conv2d_hopper_cases import HOPPER
 
 pytestmark = pytest.mark.skipif(bool(headers.missing()), reason=headers.missing())
 
 _EVERY = {**CASES, **DOUBLES, **BYTES}
-# A kernel takes four seconds, those of single elements up to forty.
-_FEW = ("fprop analytic", "strided dgrad", "wgrad f16")
+# A kernel takes four seconds, of CUTLASS 3.x seventeen, those of single elements up to forty.
+_FEW = ("fprop analytic", "strided dgrad", "wgrad f16", "hopper wgrad")
 # Beside 128 sums: iterators of strided dgrad keep two sets of coordinates, those of panels and of
 # single elements have many predicates.
 _SPILLING = {"strided dgrad": 512, "wgrad tf32, 1": 512, "s8 panels": 384, "few channels, 1": 160}
@@ -31,7 +33,7 @@ _MOST_SPILLED = 128
 _SM80 = Target.parse("sm_80")
 
 
-def _design(case: Case) -> Conv2dCutlass:
+def _design(case: Case) -> Conv2dCutlass | Conv2dHopper:
     found, *_ = choice.designs(case.description(), _SM80)
     return found
 
@@ -39,14 +41,14 @@ def _design(case: Case) -> Conv2dCutlass:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "compiled" in metafunc.fixturenames:
         is_full = metafunc.config.getoption("--full")
-        metafunc.parametrize("compiled", _EVERY if is_full else _FEW)
+        metafunc.parametrize("compiled", {**_EVERY, **HOPPER} if is_full else _FEW)
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
 def test_kernels_compile(compiled: str, target: str) -> None:
-    if compiled not in _FEW and target == "sm_80":
+    if target == "sm_80" and (compiled not in _FEW or compiled in HOPPER):
         pytest.skip("one GPU for each kernel is enough")
-    goal, case = Target.parse(target), _EVERY[compiled]
+    goal, case = Target.parse(target), {**_EVERY, **HOPPER}[compiled]
     plan = Plan(target=goal, steps=choice.steps(case.description(), goal, _design(case)))
     with knobs.using(compiler="nvrtc"):
         (binary,) = compiler.compile_sources(render(plan), goal)
@@ -138,6 +140,7 @@ def test_memory_of_other_strides_is_refused() -> None:
 def test_slices_are_whole_tiles(name: str, slices: int, taps: int, tiles: int) -> None:
     size = sized((1, 17, 11, 288), (160, 3, 3), (1, 1), slices=201)
     design = _design(_EVERY[name])
+    assert isinstance(design, Conv2dCutlass)
     cut = launching.cut_of(design, size)
     assert (cut.slices, cut.taps, cut.depth) == (slices, taps, tiles)
     assert bool(design.workspace(size, _SM80, 1)) == (slices > 1)

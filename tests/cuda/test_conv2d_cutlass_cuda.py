@@ -18,6 +18,7 @@ from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.families.conv2d.cutlass import choice
 from kronop.families.conv2d.cutlass.design import Conv2dCutlass
+from kronop.families.conv2d.cutlass.hopper.design import Conv2dHopper
 from kronop.families.conv2d.description import (
     Conv2dDescription,
     Conv2dProblem,
@@ -28,13 +29,21 @@ from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.target import Target
 from tests.conv2d_cases import BYTES, CASES, DOUBLES, ONE_CHANNEL, PROGRAMS, Case, sized
+from tests.conv2d_hopper_cases import HOPPER
 
 pytestmark = [
     pytest.mark.cuda,
     pytest.mark.skipif(bool(headers.missing()), reason=headers.missing()),
 ]
 
-_UNIT = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "int32": 0, "int8": 0}
+_UNIT = {
+    "float64": 2.0**-53,
+    "float32": 2.0**-24,
+    "float16": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "int32": 0,
+    "int8": 0,
+}
 _TF32 = 2.0**-11
 # Elements before and behind a result, which no kernel may write.
 _AROUND, _OUTSIDE = 64, 77
@@ -66,7 +75,7 @@ def _target() -> Target:
 
 
 @functools.cache
-def _kernel(case: Case) -> tuple[Conv2dDescription, Conv2dCutlass, CudaKernel]:
+def _kernel(case: Case) -> tuple[Conv2dDescription, Conv2dCutlass | Conv2dHopper, CudaKernel]:
     what, target = case.description(), _target()
     design, *_ = choice.designs(what, target)
     status = design.status(target)
@@ -252,3 +261,19 @@ def test_bias(name: str) -> None:
     size = sized((2, 9, 8, 64), (64, 3, 3), (1, 1), (2, 2) if "strided" in name else (1, 1))
     for slices in (1, 2):
         _check(case, dataclasses.replace(size, slices=slices), 0.5, 0.0, bias=True)
+
+
+@pytest.mark.parametrize("name", HOPPER)
+def test_kernels_of_cutlass_3(name: str) -> None:
+    if str(_target()) != "sm_90a":
+        pytest.skip("warp groups multiply on sm_90a alone")
+    case = HOPPER[name]
+    _, design, _ = _kernel(case)
+    more = [(size, 1.0, 0.0) for _, size in _MORE]
+    served = [run for run in (*case.runs(), *more) if design.status_of(run[0])]
+    assert len(served) > 10
+    for size, alpha, beta in served:
+        _check(case, size, alpha, beta)
+    if case.element != "int8":
+        _check(case, served[0][0], 2.0, -1.0)
+        _check(case, served[3][0], 0.5, 0.0, bias=case.kind != "wgrad")

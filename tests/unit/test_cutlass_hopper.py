@@ -38,6 +38,7 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "rows": (SHARED.but(tile=(64, 128, 64)), "tile M of 64 is no multiple of 128"),
     "columns": (HALF.but(tile=(128, 40, 64)), "tile N of 40 is no multiple of 16"),
     "sums": (HALF.but(tile=(128, 256, 64), stages=2), "256 sums of a tile; 128 fit"),
+    "odd columns": (SHARED.but(tile=(128, 72, 64)), "tile N of 72 is no multiple of 16"),
     "stages": (HALF.but(stages=1), "2 stages or more"),
     "shared": (HALF.but(stages=8), "8 stages of 32768, in all 263168 bytes"),
     "cluster": (HALF.but(cluster=(1, 2, 1)), r"a cluster of \(1, 2, 1\)"),
@@ -49,7 +50,10 @@ REFUSED: dict[str, tuple[Case, str]] = {
         HOPPER["hopper tf32"].but(operation=kronop.MathOperation.multiply_add_fast_f16),
         "no products by",
     ),
-    "float16 sums": (HALF.but(sums=kronop.float16, compute=kronop.float16), "no products by"),
+    "float16 sums": (
+        HALF.but(sums=kronop.float16, output=kronop.float32),
+        "float16 become float16",
+    ),
 }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from kronop.artifacts import Field, KernelSignature, Launch, Scalar, Status
+from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Status
 from kronop.descriptions.datatype import (
     FLOAT8,
     DataType,
@@ -29,6 +29,7 @@ MOST_BLOCKS = 2**31 - 1
 SCALARS = 4
 MOST_RESIDENT = 8
 VECTOR_BYTES = 16
+_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
 # A separate plan for few rows means another kernel to compile, so it has to be faster by this
 # factor. Measured: three plans with a modelled gain of 17 to 24 % were slower when they ran (16 x
 # 8^4, 1024 x 16^3, 1024 x 9^4).
@@ -169,6 +170,11 @@ def element_types(
         ("Accumulator", accumulator),
         *((identity,) if epilogue is None else ()),
     )
+
+
+def map_blocks(names: str) -> tuple[Block, ...]:
+    """The members of a parameter struct that are tensor maps, named by the operand's letter."""
+    return tuple(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in names)
 
 
 def scalar_fields(epilogue: Epilogue) -> Field:

@@ -12,6 +12,7 @@ from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping, package_folder
+from kronop.families.conv2d.cuda.maps import map_of, map_of_pixels
 from kronop.families.conv2d.cuda.patches import Taps, patches
 from kronop.families.conv2d.cuda.strided_results import strided_results
 from kronop.families.conv2d.description import Conv2dProblem
@@ -341,47 +342,22 @@ class Conv2dWarpGroup(Wrapping):
         of_planes = (planes,) if self.wrapped.split else ()
         return {
             "a_map": self._pixels(problem.a, (channels, planes * size.n), pair, self.wrapped.m),
-            "b_map": self._map(problem.b, (*extents, *of_planes), box),
+            "b_map": map_of(
+                problem.b, (*extents, *of_planes), box, self.wrapped.source, self._rounds
+            ),
         }
+
+    @property
+    def _rounds(self) -> bool:
+        element = self.wrapped.source
+        return element.kind == "float" and element.bytes == 4 and not self.wrapped.split
 
     def _pixels(
         self, item: Strided, ends: tuple[int, int], pair: tuple[Taps, Taps], pixels: int
     ) -> TensorMap:
         """A map of so many pixels of a tensor, of which `ends` are the channels and the images."""
-        h, w = pair
-        box = Im2col(
-            lower_corner=(w.first, h.first),
-            upper_corner=(w.upper, h.upper),
-            channels_per_pixel=self.wrapped.slab,
-            pixels_per_column=pixels,
-        )
-        extents = (ends[0], w.extent, h.extent, ends[1])
-        return self._map(item, extents, box, (1, w.stride, h.stride, 1))
-
-    def _map(
-        self,
-        item: Strided,
-        extents: tuple[int, ...],
-        box: tuple[int, ...] | Im2col,
-        steps: tuple[int, ...] = (),
-    ) -> TensorMap:
-        """A map of a tensor, the last axis of `item` first."""
-        element = self.wrapped.source
-        usual = operands.round_up(extents[0] * element.bytes, GRANULE)
-        return TensorMap(
-            address=item.pointer,
-            element=element.name,
-            element_bytes=element.bytes,
-            extents=extents,
-            # No copy needs the stride of an axis with one place, which may be any number.
-            strides=tuple(
-                step * element.bytes if extent > 1 else usual
-                for step, extent in zip(item.strides[-2::-1], extents[1:], strict=True)
-            ),
-            box=box,
-            element_strides=steps,
-            rounds=element.kind == "float" and element.bytes == 4 and not self.wrapped.split,
-        )
+        box = (self.wrapped.slab, pixels)
+        return map_of_pixels(item, ends, pair, box, self.wrapped.source, self._rounds)
 
 
 def _numbers(size: Conv2dSize, h: Taps, w: Taps, slab: int) -> dict[str, int]:

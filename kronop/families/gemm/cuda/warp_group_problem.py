@@ -7,7 +7,6 @@ import operator
 from collections.abc import Iterator
 from dataclasses import replace
 
-from kronop.artifacts import Block
 from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
@@ -23,12 +22,6 @@ LINE_BYTES = 128
 PLANES = 2
 # The largest extent: kernels count in 32 bits, and tiles begin before their ends.
 MOST = 2**31 - 2**16
-_MAP_BYTES, _MAP_ALIGNMENT = 128, 64
-
-
-def map_blocks(names: str) -> tuple[Block, ...]:
-    """The members of a parameter struct that are tensor maps, named by the operand's letter."""
-    return tuple(Block(f"{name}_map", _MAP_BYTES, _MAP_ALIGNMENT) for name in names)
 
 
 def check_extents(problem: GemmProblem) -> None:

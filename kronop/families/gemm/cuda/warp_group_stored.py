@@ -12,7 +12,6 @@ from kronop.emit.cuda import operands
 from kronop.families.gemm.cuda.warp_group_problem import (
     GRANULE,
     LINE_BYTES,
-    map_blocks,
     step_of,
     strides_of,
     tensor_map,
@@ -42,7 +41,7 @@ def signature(epilogue: Epilogue) -> KernelSignature:
     return KernelSignature(
         "GemmWarpGroupParameters",
         (
-            *map_blocks("aby"),
+            *operands.map_blocks("aby"),
             *(Field(name, Scalar.POINTER) for name in _POINTERS),
             *(Field(name, Scalar.INT64) for name in _NUMBERS),
             Field("scalars", operands.scalar_kind(epilogue), len(epilogue.scalar_names)),

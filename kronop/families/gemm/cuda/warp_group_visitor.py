@@ -12,7 +12,7 @@ from kronop.emit.cuda import operands
 from kronop.emit.cuda.visit_sums import places_of_tree
 from kronop.emit.visit_design import visited_strides, visited_values
 from kronop.families.gemm.cuda.parameters import counts_of
-from kronop.families.gemm.cuda.warp_group_problem import LINE_BYTES, map_blocks
+from kronop.families.gemm.cuda.warp_group_problem import LINE_BYTES
 from kronop.families.gemm.description import GemmProblem
 
 # Threads of a team, and bytes of a thread's contiguous sums.
@@ -45,7 +45,7 @@ def signature(tree: VisitorEpilogue) -> KernelSignature:
     return KernelSignature(
         "GemmWarpGroupVisitorParameters",
         (
-            *map_blocks("ab"),
+            *operands.map_blocks("ab"),
             Field("partial", Scalar.POINTER),
             Field("visited", Scalar.POINTER, visited),
             *(Field(name, whole) for name in numbers),

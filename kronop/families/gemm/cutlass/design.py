@@ -6,10 +6,10 @@ from kronop.artifacts import Launch, Status
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.cutlass import words
 from kronop.emit.cuda.cutlass.design import OPTIONS, SECONDS_OF_LAUNCH, CutlassDesign
+from kronop.emit.cuda.cutlass.hopper import HopperDesign
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
 from kronop.emit.design import Instantiation, package_folder
 from kronop.families.gemm.cutlass import checks, launching
-from kronop.families.gemm.cutlass.hopper.tile import HopperTile
 from kronop.families.gemm.cutlass.tile import CutlassTile
 from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
@@ -74,7 +74,7 @@ class CutlassGemm(CutlassTile):
 
 
 def seconds_of_tiles(
-    tile: CutlassDesign | HopperTile, size: GemmSize, target: Target, rate: float
+    tile: CutlassDesign | HopperDesign, size: GemmSize, target: Target, rate: float
 ) -> float:
     """Modelled time of a kernel whose multiprocessors do `rate` multiply-adds in a cycle."""
     tiles = operands.cover(size.m, tile.tile_m) * operands.cover(size.n, tile.tile_n)

@@ -23,7 +23,7 @@ from kronop.families.gemm.cuda.warp_group_problem import GRANULE, MOST, PLANES, 
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
-from kronop.tensor_map import Im2col, TensorMap
+from kronop.tensor_map import TensorMap
 
 CHANNELS = 64
 """Columns of a wgrad's block of channels."""

@@ -101,9 +101,10 @@ KRONOP_INLINE long long row_in_memory(const Member& p, long long m) {
 // elements. Loads behind the last product would wait for memory otherwise.
 template <class At>
 KRONOP_INLINE void prefetch_rows(int rows, int bytes, const At& at) {
-  const int lines = (bytes + kLineBytes - 1) / kLineBytes;
-  for (int i = threadIdx.x % kTeam; i < rows * lines; i += kTeam)
-    prefetch_line(reinterpret_cast<const char*>(at(i / lines)) + i % lines * kLineBytes);
+  const int row = threadIdx.x % kTeam;
+  if (row >= rows) return;
+  const auto* const from = reinterpret_cast<const char*>(at(row));
+  for (int byte = 0; byte < bytes; byte += kLineBytes) prefetch_line(from + byte);
 }
 
 // Rows, or columns, of a tile that exist.
@@ -181,11 +182,11 @@ class WarpGroupResults {
                           int problem) {
     if (p.z && p.bias) {
       fill_with<Reads::kAny, Reads::kAny>(p, sums, first, m, n, problem);
-    } else if (p.z && p.z_row % 2 == 0 && p.z_batch % 2 == 0 && in_pairs(p, p.z, p.z_column)) {
+    } else if (p.z && in_pairs(p, p.z, p.z_column, p.z_row | p.z_batch)) {
       fill_with<Reads::kPairs, Reads::kNone>(p, sums, first, m, n, problem);
     } else if (p.z) {
       fill_with<Reads::kAny, Reads::kNone>(p, sums, first, m, n, problem);
-    } else if (p.bias && p.bias_row == 0 && in_pairs(p, p.bias, p.bias_column)) {
+    } else if (p.bias && p.bias_row == 0 && in_pairs(p, p.bias, p.bias_column, 0)) {
       fill_with<Reads::kNone, Reads::kRepeated>(p, sums, first, m, n, problem);
     } else if (p.bias) {
       fill_with<Reads::kNone, Reads::kAny>(p, sums, first, m, n, problem);
@@ -198,10 +199,12 @@ class WarpGroupResults {
   // row, or single elements.
   enum class Reads { kNone, kRepeated, kPairs, kAny };
 
-  // Whether an operand has complete and aligned pairs in row 0.
+  // Whether an operand has complete and aligned pairs: `steps` has the bits of all other strides.
   template <class Member>
-  KRONOP_INLINE static bool in_pairs(const Member& p, const void* from, long long column) {
-    return column == 1 && p.n % 2 == 0 && (unsigned long long)from % sizeof(Pair) == 0;
+  KRONOP_INLINE static bool in_pairs(const Member& p, const void* from, long long column,
+                                     long long steps) {
+    return column == 1 && ((p.n | steps) & 1) == 0 &&
+           (unsigned long long)from % sizeof(Pair) == 0;
   }
 
   // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. The source
@@ -303,7 +306,8 @@ class WarpGroupResults {
         for (int i = 0; i < 4; ++i) {
           const int along = at + i / 2 * 8;
           const bool there = rows > i % 2 * 8 && columns > along;
-          pairs[i] = *reinterpret_cast<const Pair*>(there ? own + below(i) + along : start);
+          const Output* const from = there ? own + along : start;
+          pairs[i] = *reinterpret_cast<const Pair*>(from + (there ? below(i) : 0));
         }
       } else if constexpr (kReads == Reads::kAny) {
 #pragma unroll

@@ -48,7 +48,7 @@ class WarpGroupVisits {
 
   KRONOP_INLINE static void prefetch(const Parameters& p, long long m, long long n, int problem) {
     Results(p, problem).for_each_tensor([&]<class Element>(const Element* from, long long row) {
-      prefetch_rows(extent_of<Step::kTileM>(p.m - m),
+      prefetch_rows(extent_of<Step::kParts * 64>(p.m - m),
                     extent_of<Step::kTileN>(p.n - n) * int(sizeof(Element)),
                     [&](int at) { return from + (m + at) * row + n; });
     });

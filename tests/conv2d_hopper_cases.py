@@ -22,7 +22,7 @@ HOPPER: dict[str, Case] = {
     "hopper fprop bf16": _FPROP.but(**_BFLOAT, tile=(64, 256, 64)),
     "hopper fprop f16 sums": _FPROP.but(**_HALF, cluster=(1, 1, 1)),
     "hopper fprop tf32": _FPROP.but(
-        element="float32", shape=(16, 8, 8), tile=(128, 80, 32), alignments=(4, 4, 4)
+        element="float32", shape=(16, 8, 8), tile=(128, 96, 32), alignments=(4, 4, 4)
     ),
     "hopper fprop s8": _FPROP.but(
         element="int8",

@@ -40,7 +40,7 @@ def _operation(size: Conv2dSize, activation: bool = False) -> kronop.Conv2dOpera
     epilogue = kronop.LinearCombination(sums, 1, sums, sums)
     if activation:
         epilogue = kronop.LinearCombinationGeneric(relu(sums), sums, 1, sums, sums)
-    return kronop.Conv2dOperation(Operator.wgrad, None, None, None, a, b, y, None, epilogue)
+    return kronop.Conv2dOperation(Operator.wgrad, None, "cuda", None, a, b, y, None, epilogue)
 
 
 def _shapes(size: Conv2dSize) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -60,7 +60,7 @@ def _exact(size: Conv2dSize, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return found.permute(0, 2, 3, 1)
 
 
-@pytest.mark.parametrize("size", _SIZES, ids=str)
+@pytest.mark.parametrize("size", _SIZES, ids=Conv2dSize.told)
 def test_small_integers(size: Conv2dSize) -> None:
     """Whose sums are exact, with C, a bias, an activation, and so many slices as are asked for."""
     a, b = (torch.randint(-2, 3, shape, device="cuda").float() for shape in _shapes(size))
@@ -80,7 +80,7 @@ def test_small_integers(size: Conv2dSize) -> None:
         assert (arguments.D.double() == wanted).all(), operation.plan_for(own)
 
 
-@pytest.mark.parametrize("size", _SIZES, ids=str)
+@pytest.mark.parametrize("size", _SIZES, ids=Conv2dSize.told)
 @pytest.mark.parametrize("shift", [0, 1])
 def test_errors(size: Conv2dSize, shift: int) -> None:
     """Those of float32: sums of 32 products round as seldom as blocks of a vectorised sum do."""

@@ -71,3 +71,10 @@ def test_what_copies_of_pixels_do_not_reach() -> None:
     ):
         assert why in design.status_of(changed).reason
         assert design.seconds(changed, TARGET) == math.inf
+
+
+def test_results_without_pixels() -> None:
+    """A wgrad whose sums are empty has no copies, and still has results."""
+    size = Conv2dSize(3, 31, 1, 64, 40, 3, 5, p=12, q=0)
+    what = description(Operator.wgrad, float16, LinearCombination(float16, 1, float32, float32))
+    assert not any(item.status_of(size) for item in warp_group_choice.designs(what, TARGET))

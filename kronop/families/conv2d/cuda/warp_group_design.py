@@ -136,6 +136,8 @@ class Conv2dWarpGroup(Wrapping):
                     " of the next group"
                 )
         found = patches(self.kind, size)
+        if self.kind is Operator.wgrad and not found:
+            yield "no pixels of results, whose sums are zeros"
         for h, w in found:
             yield from h.reasons("H")
             yield from w.reasons("W")

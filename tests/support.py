@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
+import pytest
 
 import kronop
 from kronop import compiler
 from kronop.args.device import default_device, target_of_device
+from kronop.compiler import tensor_maps
 from kronop.descriptions.datatype import DataType, result_type
 from kronop.descriptions.strided import Strided
 from kronop.emit.plan import Plan
@@ -59,6 +62,20 @@ def strided(array: Any, own: int) -> Strided:
     steps = tuple(step // array.itemsize for step in array.strides)
     at = array.ndim - own
     return Strided(pointer=array.ctypes.data, strides=steps[at:], batch=steps[:at])
+
+
+def encode_maps(monkeypatch: pytest.MonkeyPatch, encoded: Callable[[Any, int], bytes]) -> None:
+    """Has tensor maps encoded by a function of a map and an address, since only a driver can."""
+
+    def mover(value: Any, place: memoryview) -> Callable[[int], None]:
+        def move(address: int) -> None:
+            place[:] = encoded(value, address)
+
+        return move
+
+    monkeypatch.setattr(tensor_maps, "_known", {})
+    monkeypatch.setattr(tensor_maps, "_encoded", encoded)
+    monkeypatch.setattr(tensor_maps, "_mover", mover)
 
 
 def tensor_map(address: int = 16, extent: int = 1) -> TensorMap:

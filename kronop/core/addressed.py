@@ -32,8 +32,8 @@ _MOST_LAUNCHES = 512
 _CANDIDATES = 64
 
 _Patch = tuple[int, int, int]  # Index of a parameter word, slot, bytes to add to its address.
-# (the bytes of a tensor map within the parameters, the map, slot, bytes to add to its address).
-_Blocks = list[tuple[memoryview, TensorMap, int, int]]
+# What writes a tensor map for an address, slot, bytes to add to its address.
+_Blocks = list[tuple[Callable[[int], None], int, int]]
 _Ready = tuple[list[tuple[Any, int, int, int]], _Blocks, list[Callable[[int], None]]]
 
 
@@ -131,6 +131,23 @@ def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
     return slot, symbolic - symbol(slot, lows[slot])
 
 
+def _writer(value: TensorMap, place: memoryview) -> Callable[[int], None]:
+    """A function that writes the map of the memory at an address, unless it is there already."""
+    known, move = None, None
+
+    def write(address: int) -> None:
+        nonlocal known, move
+        if address == known:
+            return
+        if move is None:
+            move = write_block(value, place, address)
+        else:
+            move(address)
+        known = address
+
+    return write
+
+
 def plan_without_maps(arguments: Arguments, symbols: Symbols) -> Plan:
     """The plan that the operation runs or, where that takes tensor maps, the first of its
     candidates that takes none; the former if all do."""
@@ -215,7 +232,7 @@ class Product:
             for offset, nbytes, value in launch.blocks:
                 if value.address:
                     place = memoryview(words).cast("B")[offset : offset + nbytes]
-                    blocks.append((place, value, *_place(value.address, self._lows)))
+                    blocks.append((_writer(value, place), *_place(value.address, self._lows)))
         return every, blocks, launchers
 
 
@@ -241,8 +258,8 @@ class Launches:
             )
         for words, at, slot, displacement in ready[0]:
             words[at] = addresses[slot] + displacement
-        for place, value, slot, displacement in ready[1]:
-            write_block(value, place, addresses[slot] + displacement)
+        for write, slot, displacement in ready[1]:
+            write(addresses[slot] + displacement)
         for launcher in ready[2]:
             launcher(stream)
         self._ready.append(ready)

@@ -20,7 +20,6 @@ from kronop.artifacts import (
     Scalar,
     Source,
 )
-from kronop.compiler import tensor_maps
 from kronop.compiler.parameters import parameter_words
 from kronop.core import addressed
 from kronop.target import Target
@@ -52,10 +51,8 @@ extern "C" int windowed(const void* given, int) {{
 @pytest.fixture(autouse=True)
 def _windows_for_maps(monkeypatch: pytest.MonkeyPatch) -> None:
     """A map becomes a view of memory from its extent on: only a driver encodes others."""
-    monkeypatch.setattr(
-        tensor_maps,
-        "_encoded",
-        lambda value, address: struct.pack("=Qq48x", address, value.extents[0]),
+    support.encode_maps(
+        monkeypatch, lambda value, address: struct.pack("=Qq48x", address, value.extents[0])
     )
 
 

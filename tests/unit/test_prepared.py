@@ -215,9 +215,7 @@ def test_launches_of_groups_are_functions_of_addresses(
     gpu: Driver, monkeypatch: pytest.MonkeyPatch, target: str, element: Any
 ) -> None:
     """Those of more products than one launch of warp groups holds, an operand of two among them."""
-    monkeypatch.setattr(
-        tensor_maps, "_encoded", lambda value, address: struct.pack("=Q120x", address)
-    )
+    support.encode_maps(monkeypatch, lambda value, address: struct.pack("=Q120x", address))
     gpu.abilities = (int(target[3]), 0, 227 * 1024) if "sm" in target else gpu.abilities
     widest, compute = 16 // element.bytes, kronop.float32
     operand = kronop.TensorDescription(element, kronop.RowMajor, widest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import types
 from collections.abc import Iterator
@@ -115,7 +116,15 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         return call
 
     enumerations = ("DataType", "Interleave", "Swizzle", "L2promotion", "FloatOOBfill")
+
+    def replace(place: Any, address: int) -> Any:
+        asked.append(("replace", address))
+        place[:] = (address,) * 16
+        return (address % 32 and _Names(),)
+
     driver = types.SimpleNamespace(
+        CUtensorMap=lambda _ptr: (ctypes.c_uint64 * 16).from_address(_ptr),
+        cuTensorMapReplaceAddress=replace,
         cuuint32_t=int,
         cuuint64_t=int,
         cuTensorMapEncodeTiled=encode("tiled"),
@@ -123,12 +132,10 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         **{f"CUtensorMap{name}": _Names() for name in enumerations},
     )
     monkeypatch.setattr(tensor_maps, "imported", lambda name: driver)
-    caches = (tensor_maps._encoded, tensor_maps._ways)
-    for cache in caches:
-        cache.cache_clear()
+    monkeypatch.setattr(tensor_maps, "_known", {})
+    tensor_maps._ways.cache_clear()
     yield asked
-    for cache in caches:
-        cache.cache_clear()
+    tensor_maps._ways.cache_clear()
 
 
 def test_the_driver_is_told_all_of_a_map(calls: list[Any]) -> None:
@@ -149,6 +156,24 @@ def test_the_driver_is_told_all_of_a_map(calls: list[Any]) -> None:
         ("im2col", half, 4, 512, extents, strides, *pixels, *ways),
         ("tiled", tf32, 1, 512, [99], [16], [4], [1], *ways),
     ]
+
+
+def test_a_map_is_encoded_once_and_then_moved(calls: list[Any]) -> None:
+    places = [memoryview(bytearray(128)) for _ in range(2)]
+    tensor_maps.write_block(BOX, places[0], 512)
+    move = tensor_maps.write_block(BOX.at(1 << 50), places[1], 1024)
+    assert [bytes(place) for place in places] == [
+        at.to_bytes(8, "little") * 16 for at in (512, 1024)
+    ]
+    move(2048)
+    assert bytes(places[1]) == (2048).to_bytes(8, "little") * 16
+    assert [call[:1] for call in calls] == [("tiled",), ("replace",), ("replace",)]
+    with pytest.raises(DeviceError, match=r"tensor map: .* at 0x810"):
+        move(0x810)
+
+
+def test_a_map_elsewhere_differs_in_nothing_else() -> None:
+    assert BOX.at(512) == dataclasses.replace(BOX, address=512)
 
 
 def test_what_the_driver_refuses_is_named(calls: list[Any]) -> None:

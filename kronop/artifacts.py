@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import field
 from typing import NoReturn
 
-from kronop.frozen import dataclass
+from kronop.frozen import dataclass, derived
 from kronop.tensor_map import TensorMap
 
 
@@ -147,6 +147,11 @@ class Field:
     scalar: Scalar
     count: int = 1
 
+    @property
+    def form(self) -> str:
+        """As `struct` writes it."""
+        return f"{self.count}{self.scalar.code}"
+
     def __post_init__(self) -> None:
         if self.count < 1:
             raise ValueError(f"field {self.name}: count must be at least 1, got {self.count}")
@@ -167,6 +172,11 @@ class Block:
     align: int = 8
     pointers: tuple[int, ...] = ()
 
+    @property
+    def form(self) -> str:
+        """As `struct` writes it."""
+        return f"{self.nbytes}s"
+
     def __post_init__(self) -> None:
         if self.align not in (8, 16, 32, 64, 128) or self.nbytes < 1 or self.nbytes % self.align:
             raise ValueError(
@@ -178,7 +188,7 @@ class Block:
 Value = int | float | Sequence[int] | Sequence[float] | bytes | TensorMap
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelSignature:
     """The ABI of a kernel's only parameter: a struct of 8-byte scalars and of aligned blocks.
 
@@ -191,20 +201,48 @@ class KernelSignature:
 
     @property
     def size(self) -> int:
-        return _layout(self).size
+        return self._layout.size
 
     @property
     def alignment(self) -> int:
         return max((item.align for item in self.fields if isinstance(item, Block)), default=8)
 
-    @property
+    @derived
     def pointers(self) -> tuple[int, ...]:
         """The indices of the struct's 8-byte words that are addresses."""
-        return _pointers(self)
+        found: list[int] = []
+        for item in self.fields:
+            first = self._offsets[item.name] // 8
+            if isinstance(item, Block):
+                found += (first + at for at in item.pointers)
+            elif item.scalar is Scalar.POINTER:
+                found += range(first, first + item.count)
+        return tuple(found)
 
     def offsets(self) -> dict[str, int]:
         """Byte offset of each field."""
-        return dict(_offsets(self))
+        return dict(self._offsets)
+
+    @derived
+    def _offsets(self) -> Mapping[str, int]:
+        result, offset = {}, 0
+        for item in self.fields:
+            if isinstance(item, Block):
+                offset += -offset % item.align
+            result[item.name] = offset
+            offset += _bytes(item)
+        return result
+
+    @derived
+    def _layout(self) -> struct.Struct:
+        code, end = "=", 0
+        for item in self.fields:
+            at = self._offsets[item.name]
+            form = item.form
+            code += f"{at - end}x{form}" if at > end else form
+            end = at + _bytes(item)
+        padding = -end % self.alignment
+        return struct.Struct(f"{code}{padding}x" if padding else code)
 
     def pack(self, values: Mapping[str, Value]) -> bytes:
         """The struct's bytes.
@@ -226,7 +264,7 @@ class KernelSignature:
         if len(values) != len(self.fields):
             unknown = sorted(set(values) - {item.name for item in self.fields})
             raise ValueError(f"{self.struct_name}: no field for {unknown}")
-        return _layout(self).pack(*row)
+        return self._layout.pack(*row)
 
     def _packed(self, item: Field | Block, value: Value) -> Sequence[int | float | bytes]:
         if isinstance(item, Block):
@@ -262,47 +300,12 @@ class KernelSignature:
             if isinstance(item, Block):
                 held = self._held(item, values[item.name])
                 if not isinstance(held, bytes):
-                    found.append((self.offsets()[item.name], item.nbytes, held))
+                    found.append((self._offsets[item.name], item.nbytes, held))
         return tuple(found)
 
 
 def _bytes(item: Field | Block) -> int:
     return item.nbytes if isinstance(item, Block) else 8 * item.count
-
-
-@functools.cache
-def _offsets(signature: KernelSignature) -> Mapping[str, int]:
-    result, offset = {}, 0
-    for item in signature.fields:
-        if isinstance(item, Block):
-            offset += -offset % item.align
-        result[item.name] = offset
-        offset += _bytes(item)
-    return result
-
-
-@functools.cache
-def _layout(signature: KernelSignature) -> struct.Struct:
-    code, end = "=", 0
-    for item in signature.fields:
-        at = _offsets(signature)[item.name]
-        form = f"{item.nbytes}s" if isinstance(item, Block) else f"{item.count}{item.scalar.code}"
-        code += f"{at - end}x{form}" if at > end else form
-        end = at + _bytes(item)
-    padding = -end % signature.alignment
-    return struct.Struct(f"{code}{padding}x" if padding else code)
-
-
-@functools.cache
-def _pointers(signature: KernelSignature) -> tuple[int, ...]:
-    found: list[int] = []
-    for item in signature.fields:
-        first = _offsets(signature)[item.name] // 8
-        if isinstance(item, Block):
-            found += (first + at for at in item.pointers)
-        elif item.scalar is Scalar.POINTER:
-            found += range(first, first + item.count)
-    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

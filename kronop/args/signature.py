@@ -81,7 +81,9 @@ def _torch_reader(torch: Any) -> Callable[[Tensor], Reading | None]:
 
     def read(tensor: Tensor) -> Reading | None:
         address = tensor.data_ptr()
-        if tensor.is_neg() or not address or (tensor.requires_grad and records()):
+        if tensor.is_neg() or (tensor.requires_grad and records()):
+            return None
+        if not address and tensor.numel():  # A FakeTensor, or one whose storage was freed.
             return None
         if forward_ad._current_level >= 0:  # The tensor may have a tangent, which is refused.
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from kronop.args import signature
 from kronop.args.base import Arguments
@@ -27,7 +27,7 @@ from kronop.tensors import Tensor
 _SLOT_BITS, _MIDDLE = 48, 1 << 47
 MOST_BYTES = _MIDDLE
 """No memory that a symbolic address stands for may have so many: those of a whole process."""
-_MOST_LAUNCHES = 512
+_MOST_LAUNCHES = 1 << 12
 # How many plans are looked at for one without tensor maps.
 _CANDIDATES = 64
 
@@ -172,6 +172,42 @@ class Record:
     patches: tuple[_Patch, ...]
 
 
+def records_of(
+    served: Any, launches: Iterable[Launch], lows: Sequence[int], designs: Any = None
+) -> list[Record]:
+    """Launches over symbolic addresses with these low bits.
+
+    Args:
+        served: the plan that launches, with its kernels.
+        designs: those whose parameters they have; None for the plan's own.
+    """
+    designs = designs or served.plan.runnable.designs
+    return [
+        Record(
+            served.kernels[item.step],
+            item,
+            tuple(patches(item.parameters, designs[item.step].signature.pointers, lows)),
+        )
+        for item in launches
+    ]
+
+
+def moved(launch: Launch, slots: Sequence[int]) -> Launch:
+    """A launch over symbolic addresses, with those in its tensor maps of `slots` in place of the
+    slots 0, 1, 2, ..."""
+    if not launch.blocks:
+        return launch
+
+    def move(value: TensorMap) -> TensorMap:
+        if not value.address:
+            return value
+        slot = (value.address >> _SLOT_BITS) - 1
+        return value.at(value.address + (slots[slot] - slot << _SLOT_BITS))
+
+    blocks = tuple((offset, nbytes, move(value)) for offset, nbytes, value in launch.blocks)
+    return dataclasses.replace(launch, blocks=blocks)
+
+
 class Product:
     """The launches of one product, over addresses.
 
@@ -195,22 +231,29 @@ class Product:
     ) -> None:
         operation: Any = arguments.operation
         self.make = make
-        self._device = arguments.device.index
-        served = operation.serve(plan or operation.plan_for(arguments.size, self._device))
+        device = arguments.device.index
+        served = operation.serve(plan or operation.plan_for(arguments.size, device))
         launches = arguments.launches(served, symbols)
         if not 0 < len(launches) <= _MOST_LAUNCHES:
             raise UnfitError
-        self.scratch_bytes = symbols.nbytes
-        self._lows = lows = symbols.lows
-        steps = served.plan.steps
-        self.records = tuple(
-            Record(
-                served.kernels[item.step],
-                item,
-                tuple(patches(item.parameters, steps[item.step].design.signature.pointers, lows)),
-            )
-            for item in launches
-        )
+        records = records_of(served, launches, symbols.lows)
+        self._hold(records, symbols.nbytes, symbols.lows, device)
+
+    @classmethod
+    def of(
+        cls, records: Sequence[Record], scratch_bytes: int, lows: Sequence[int], device: int
+    ) -> Self:
+        """The product of some launches on a GPU, whose symbolic addresses have these low bits."""
+        self = cls.__new__(cls)
+        self.make = None
+        self._hold(records, scratch_bytes, lows, device)
+        return self
+
+    def _hold(
+        self, records: Sequence[Record], scratch_bytes: int, lows: Sequence[int], device: int
+    ) -> None:
+        self.records, self.scratch_bytes = tuple(records), scratch_bytes
+        self._lows, self._device = lows, device
         self.launch = Launches([self]).launch
 
     def bind(self) -> _Ready:

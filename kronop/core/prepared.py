@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kronop import knobs
@@ -30,25 +30,25 @@ from kronop.core.addressed import Product, Reach, Symbols, UnfitError
 from kronop.core.gathering import is_gathering
 from kronop.tensors import Tensor
 
-# Bounds of the memory that remembered calls hold, in tensors and launches. With more tensors in a
-# call the checks cost little beside the work.
-_MOST_HELD, _MOST_TENSORS = 1 << 14, 1 << 10
+# Bounds of the memory that remembered calls hold, in tensors and launches.
+_MOST_HELD, _MOST_TENSORS = 1 << 14, 1 << 12
 _MOST_SEEN = 512
 _NUMBERS = (float, int)
 
 Key = tuple[Any, ...]
-# A slot, and the bounds of its tensor's memory in bytes from its address.
-_Span = tuple[int, int, int]
+Span = tuple[int, int, int]
+"""A slot, and the bounds of its tensor's memory in bytes from its address."""
+Compose = Callable[[Sequence[Any], Sequence[int]], "Call | None"]
+"""What makes a call from the tensors' facts and addresses alone; see `repeat`."""
 
 
 class Call:
     """What every call with one signature does.
 
     Args:
-        tensors: the tensors of a call that ran the long way; no reference to them is kept.
-        addresses: the tensors' addresses.
+        tensors: those of such a call; no reference to them is kept.
         results: how many results the call has.
-        beta: the call's beta.
+        read, written: the memory that kernels read, and that of results of the caller.
         product: the launches of that call.
         makes: the functions that make results that are not given, by slot.
         device, framework: those of X.
@@ -61,9 +61,9 @@ class Call:
     def __init__(
         self,
         tensors: Sequence[Tensor],
-        addresses: Sequence[int],
         results: int,
-        beta: float,
+        read: Sequence[Span],
+        written: Sequence[Span],
         product: Product,
         makes: Mapping[int, signature.Maker],
         device: Device,
@@ -75,19 +75,9 @@ class Call:
         self._address = signature.addresser(framework)
         self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
         self._makes, self._first = tuple(makes.items()), len(tensors) - results
-        source = self._first - results
-        # Z's memory may overlap the result's if Z is not read (beta is 0) or is the result itself.
-        read = [
-            slot
-            for slot in range(self._first)
-            if slot < source or (beta and addresses[slot] != addresses[slot + results])
-        ]
-        written = [slot for slot in range(self._first, len(tensors)) if slot not in makes]
-        self._read = [_span(slot, tensors[slot]) for slot in read if addresses[slot]]
-        self._written = [_span(slot, tensors[slot]) for slot in written]
-        spans = (*self._read, *self._written)
-        self._reach = Reach(tensors, [(slot, above) for slot, _, above in spans])
-        self._counted = [slot for slot in written if changes.counted((tensors[slot],))]
+        self._read, self._written = read, written
+        self._reach = Reach(tensors, [(slot, above) for slot, _, above in (*read, *written)])
+        self._counted = [slot for slot, _, _ in written if changes.counted((tensors[slot],))]
         self._count_change = changes.counter(tensors[self._counted[0]]) if self._counted else None
 
     def run(self, tensors: list[Tensor], addresses: list[int]) -> Any:
@@ -109,7 +99,7 @@ class Call:
             except (MemoryError, RuntimeError):
                 return None
             address = self._address(result)
-            if not address or address % signature.ALIGNMENT:
+            if address % signature.ALIGNMENT or not (address or 0 in result.shape):
                 return None
             results[slot - self._first], addresses[slot] = result, address
         if self._count_change is not None:
@@ -157,7 +147,7 @@ class Call:
         return False
 
 
-def _is_crossed(read: list[_Span], written: list[_Span], addresses: Sequence[int]) -> bool:
+def _is_crossed(read: Sequence[Span], written: Sequence[Span], addresses: Sequence[int]) -> bool:
     """Whether memory that is written overlaps other memory."""
     every = [
         (addresses[slot] + below, addresses[slot] + above, is_written)
@@ -174,7 +164,7 @@ def _is_crossed(read: list[_Span], written: list[_Span], addresses: Sequence[int
     return False
 
 
-def _span(slot: int, tensor: Tensor) -> _Span:
+def _span(slot: int, tensor: Tensor) -> Span:
     item = view(tensor, "")
     low, high = span(item)
     return slot, low - item.pointer, high - item.pointer
@@ -210,16 +200,26 @@ class Lesson:
         for slot, result in enumerate(arguments.results[: self._results], first):
             if tensors[slot] is None:
                 item = view(result, "Y")
-                makes[slot] = _maker(item, arguments.framework, result)
+                makes[slot] = maker_of(item, arguments.framework, result)
                 addresses[slot] = item.pointer
         places = {**slots, "Y": first, "": len(tensors)}
         product = Product(arguments, Symbols(places, addresses, arguments.device))
+        source = first - self._results
+        # Z's memory may overlap the result's if Z is not read (beta is 0) or is the result itself.
+        read = [
+            slot
+            for slot, address in enumerate(self._given[:first])
+            if address
+            and (slot < source or (self._beta and address != self._given[slot + self._results]))
+        ]
+        written = [slot for slot in range(first, len(tensors)) if slot not in makes]
         facts = (arguments.device, arguments.framework)
-        return Call(tensors, self._given, self._results, self._beta, product, makes, *facts)
+        reads, writes = ([_span(slot, tensors[slot]) for slot in it] for it in (read, written))
+        return Call(tensors, self._results, reads, writes, product, makes, *facts)
 
 
-def _maker(item: TensorView, framework: str, result: Tensor) -> signature.Maker:
-    """The function that makes a result like this one."""
+def maker_of(item: TensorView, framework: str, result: Tensor) -> signature.Maker:
+    """The function that makes a result like this one; raises `UnfitError` if there is none."""
     if (
         item.framework != framework
         or item.pointer % signature.ALIGNMENT
@@ -266,7 +266,12 @@ def outdate() -> None:
 
 
 def repeat(
-    form: object, alpha: Any, beta: Any, tensors: list[Tensor], results: int = 1
+    form: object,
+    alpha: Any,
+    beta: Any,
+    tensors: list[Tensor],
+    results: int = 1,
+    compose: Compose | None = None,
 ) -> tuple[Any, Lesson | None]:
     """(the result, None) if the call was repeated; else (None, lesson), with nothing written.
 
@@ -278,6 +283,8 @@ def repeat(
         tensors: X, other inputs, Z and the result; None for each tensor that is not given.
         results: how many results there are. Of several, a Z for each comes before all of them, and
             the list of them is the result.
+        compose: makes a call that is not remembered from what is known of its parts; None if it
+            must go the long way.
     """
     known = recognise(form, alpha, beta, tensors, results)
     if known is None:
@@ -286,7 +293,15 @@ def repeat(
     call = _calls.get(key)
     if call is not None and call.knobs is knobs.current():
         return call.run(tensors, addresses), None
-    return None, _lesson(key, beta, tensors, addresses, results)
+    lesson = _lesson(key, beta, tensors, addresses, results)
+    if compose is None or knobs.current().debug or is_gathering():
+        return None, lesson
+    call = compose(key[-len(tensors) :], addresses)
+    if call is None:
+        return None, lesson
+    if lesson is not None:
+        _keep(key, call, len(tensors) + len(call.product.records))
+    return call.run(tensors, addresses), None
 
 
 def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Tensor]) -> Call | None:

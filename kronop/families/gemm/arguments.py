@@ -210,6 +210,15 @@ class GemmArguments(Slices, Members):
     def size(self) -> GemmSize:
         return super().size if self.members else self._size
 
+    @property
+    def views(self) -> Mapping[str, TensorView]:
+        """The operands of one product, by name."""
+        return self._views
+
+    def problem(self, places: Places) -> GemmProblem:
+        """One product, without scratch memory, with operands at these places."""
+        return self._problem(places, 0)
+
     def _launched(self, planned: Planned, places: Places) -> tuple[Launch, ...]:
         if not self.members:
             return super()._launched(planned, places)

@@ -5,6 +5,9 @@ Remembered plans hold it, so it stands apart from the planner, which they do not
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import ClassVar
+
 from kronop.artifacts import Launch
 from kronop.emit.design import Pipeline, Runnable
 from kronop.families.gemm.description import GemmGroupedProblem
@@ -23,6 +26,9 @@ class Each(Pipeline):
 
     product: Runnable
 
+    joins: ClassVar[int] = 1  # How many launches of products one launch here takes.
+    apart: ClassVar[int] = 0  # Bytes from one's parameters to the next one's.
+
     @property
     def parts(self) -> tuple[Runnable, ...]:
         return (self.product,)
@@ -30,6 +36,11 @@ class Each(Pipeline):
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
         """Bytes for the largest product."""
         return self.product.workspace(size, target, threads)
+
+    def joined(self, launches: Sequence[Launch], target: Target) -> Launch:
+        """One launch for those of `joins` products at most."""
+        (launch,) = launches
+        return launch
 
     def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:
         return tuple(

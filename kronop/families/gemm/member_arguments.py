@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 from kronop.args.base import Arguments
@@ -83,15 +83,19 @@ class Members(Arguments):
     @property
     def size(self) -> GemmSize:
         """As many products of their mean size."""
-        sizes = self._sizes.values()
-        if not sizes:
-            return GemmSize(0)
-        m, n, k = (-(-sum(getattr(item, name) for item in sizes) // len(sizes)) for name in "mnk")
-        return GemmSize(m, n, k, sum(item.batch for item in sizes))
+        return mean_size(self._sizes.values())
 
     def _needed(self, planned: Planned) -> int:
         sizes = self._sizes.values() or (self.size,)
         return max(planned.workspace_bytes(size, self._threads) for size in sizes)
+
+
+def mean_size(sizes: Collection[GemmSize]) -> GemmSize:
+    """As many products of the mean of these sizes."""
+    if not sizes:
+        return GemmSize(0)
+    m, n, k = (-(-sum(getattr(item, name) for item in sizes) // len(sizes)) for name in "mnk")
+    return GemmSize(m, n, k, sum(item.batch for item in sizes))
 
 
 def lists_of(needed: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -6,7 +6,8 @@ Example:
     [[1.5, 1.5, 1.5, 1.5], [1.5, 1.5, 1.5, 1.5]]
 """
 
-from kronop.families.gemm.api import grouped_matmul, matmul
+from kronop.families.gemm.api import matmul
+from kronop.families.gemm.grouped_api import grouped_matmul
 from kronop.families.gemm.panel_arguments import deinterleave, interleave
 from kronop.families.gemm.vocabulary import GemmCoord, Mode
 

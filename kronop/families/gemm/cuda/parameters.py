@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
@@ -51,6 +52,7 @@ def parameters_of(epilogue: Epilogue) -> str:
     return f"kronop::GemmParameters<{operands.SCALARS}, {scalar}>"
 
 
+@functools.cache
 def signature(epilogue: Epilogue) -> KernelSignature:
     if isinstance(epilogue, VisitorEpilogue):
         return _visitor_signature(epilogue)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from kronop.artifacts import Field, KernelSignature, Scalar
@@ -37,6 +38,7 @@ def parameters_of(epilogue: Epilogue) -> str:
     return f"kronop::GemmWarpGroupParameters<{scalars_of(epilogue)}>"
 
 
+@functools.cache
 def signature(epilogue: Epilogue) -> KernelSignature:
     return KernelSignature(
         "GemmWarpGroupParameters",

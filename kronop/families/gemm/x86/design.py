@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -26,6 +27,26 @@ _OPERANDS = ("a", "b", "y", "z", "bias")
 _PACK, _FINISH = 0.7, 8.0
 # A problem is transposed if its result has fewer columns than this fraction of a tile's.
 _FEW = 0.5
+
+
+@functools.cache
+def _signature(epilogue: Epilogue) -> KernelSignature:
+    """That of strided operands."""
+    if isinstance(epilogue, VisitorEpilogue):
+        return visitor.signature(epilogue)
+    whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
+    return KernelSignature(
+        "GemmParameters",
+        (
+            *(Field(name, Scalar.POINTER) for name in (*_OPERANDS, "workspace")),
+            *(Field(name, whole) for name in "mnk"),
+            Field("batch", whole, batch),
+            *(Field(f"{name}_batch", whole, batch) for name in _OPERANDS),
+            *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
+            *(Field(name, whole) for name in visitor.CUTS.split()),
+            planning.scalar_fields(epilogue),
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,21 +121,7 @@ class HostGemm(Design):
     @property
     def _plain(self) -> KernelSignature:
         """The signature for operands that are strided."""
-        if isinstance(self.epilogue, VisitorEpilogue):
-            return visitor.signature(self.epilogue)
-        whole, batch = Scalar.INT64, MOST_BATCH_DIMENSIONS
-        return KernelSignature(
-            "GemmParameters",
-            (
-                *(Field(name, Scalar.POINTER) for name in (*_OPERANDS, "workspace")),
-                *(Field(name, whole) for name in "mnk"),
-                Field("batch", whole, batch),
-                *(Field(f"{name}_batch", whole, batch) for name in _OPERANDS),
-                *(Field(f"{name}_{way}", whole) for name in _OPERANDS for way in ("row", "column")),
-                *(Field(name, whole) for name in visitor.CUTS.split()),
-                planning.scalar_fields(self.epilogue),
-            ),
-        )
+        return _signature(self.epilogue)
 
     @property
     def blocking(self) -> Blocking:

@@ -18,7 +18,8 @@ from kronop.args import host, memory, signature
 from kronop.args.staging import Placement
 from kronop.args.view import CPU, Device
 from kronop.compiler import tensor_maps
-from kronop.core import addressed, prepared
+from kronop.core import addressed, prepared, served
+from kronop.families.gemm import composed_api
 from tests import support
 from tests.test_properties import _gradient_problems, _kron_problems, _ksparse_problems
 from tests.unit.gpu_double import Driver, gpu
@@ -221,31 +222,85 @@ def test_launches_of_groups_are_functions_of_addresses(
     operand = kronop.TensorDescription(element, kronop.RowMajor, widest)
     epilogue = kronop.LinearCombination(element, widest, compute, compute)
     operation = kronop.GemmOperationGrouped(target, None, *[operand] * 3, epilogue)
-    tensors, count = {}, 60
-    for index in range(count):
-        m, n, k = 8 + 8 * (index % 3), 16, 8 * (index % 5)
-        named = {"A": (m, k), "B": (k, n), "bias": (n,), "Z": (m, n), "Y": (m, n)}
-        made = {name: _at(np.zeros(shape, element.name), 0) for name, shape in named.items()}
-        tensors |= {f"{name}[{index}]": item for name, item in made.items()}
-    tensors["B[16]"], tensors["Y[59]"] = tensors["B[1]"], tensors["Z[59]"]
+    tensors = _group(element)
 
     def build(tensors: dict[str, Any]) -> Any:
-        wrapped = (
-            tensors
-            if target.startswith("x86")
-            else {name: _OnGpu(item) for name, item in tensors.items()}
-        )
-        lists = {
-            plural: [wrapped[f"{name}[{index}]"] for index in range(count)]
-            for name, plural in zip(
-                ("A", "B", "bias", "Z", "Y"), ("A", "B", "biases", "C", "D"), strict=True
-            )
-        }
+        lists = dict(zip(("A", "B", "biases", "C", "D"), _lists(tensors, target), strict=True))
         return kronop.GemmGroupedArguments(
             operation, output_op=operation.epilogue_type(1, 3), **lists
         )
 
     _check(operation, build, tensors)
+
+
+_OF_GROUPS = ("A", "B", "bias", "Z", "Y")
+
+
+def _group(element: Any) -> dict[str, Any]:
+    tensors = {}
+    for index in range(60):
+        m, n, k = 8 + 8 * (index % 3), 16, 8 * (index % 5)
+        named = dict(zip(_OF_GROUPS, ((m, k), (k, n), (n,), (m, n), (m, n)), strict=True))
+        made = {name: _at(np.zeros(shape, element.name), 0) for name, shape in named.items()}
+        tensors |= {f"{name}[{index}]": item for name, item in made.items()}
+    tensors["B[16]"], tensors["Y[59]"] = tensors["B[1]"], tensors["Z[59]"]
+    return tensors
+
+
+def _lists(tensors: dict[str, Any], target: str) -> list[list[Any]]:
+    place = (lambda item: item) if target.startswith("x86") else _OnGpu
+    count = len(tensors) // len(_OF_GROUPS)
+    return [[place(tensors[f"{name}[{at}]"]) for at in range(count)] for name in _OF_GROUPS]
+
+
+@pytest.mark.parametrize("target", ["x86", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("element", [kronop.float16, kronop.float32])
+def test_groups_are_composed_as_they_are_planned(
+    gpu: Driver, monkeypatch: pytest.MonkeyPatch, target: str, element: Any
+) -> None:
+    """The launches of a group that is composed of known products are those of its plan."""
+    if target == "x86" and element is kronop.float16:
+        pytest.skip("no kernel")
+    support.encode_maps(monkeypatch, lambda value, address: struct.pack("=Q120x", address))
+    gpu.abilities = (int(target[3]), 0, 227 * 1024) if "sm" in target else gpu.abilities
+    operations: list[Any] = []
+    kernel = _Kernel()
+
+    def plan_for(operation: Any, size: Any, device: Any = None) -> Any:
+        operations.append(operation)
+        return operation.plan
+
+    def serve(operation: Any, plan: Any) -> Any:
+        return served.Served(plan, (kernel,) * len(plan.steps))
+
+    monkeypatch.setattr(kronop.GemmOperationGrouped, "plan_for", plan_for)
+    monkeypatch.setattr(kronop.GemmOperationGrouped, "serve", serve)
+    others = {name: item for name, item in _group(element).items() if name != "Y[59]"}
+    others["Y[59]"] = others["Z[59]"]
+    order = np.random.default_rng(3).permutation(60)
+    for tensors, places in ((_group(element), np.arange(60)), (others, order)):
+        lists = [[items[at] for at in places] for items in _lists(tensors, target)]
+        own = [[tensors[f"{name}[{at}]"] for at in places] for name in _OF_GROUPS]
+        facts = [(target, item.dtype, item.shape) for items in own for item in items]
+        addresses = [item.ctypes.data for items in own for item in items]
+        call = composed_api.compose(lists, 1.0, 3.0, None, facts, addresses)
+        assert call is not None
+        kernel.seen.clear()
+        scratch = np.zeros(call.product.scratch_bytes + 8, np.uint8).ctypes.data
+        call.product.launch([*addresses, scratch], 7)
+    operation = operations[-1]
+    scalars = operation.epilogue_type(1, 3)
+    names = ("A", "B", "biases", "C", "D")
+    arguments = kronop.GemmGroupedArguments(
+        operation, output_op=scalars, **dict(zip(names, lists, strict=True))
+    )
+    device = CPU if target == "x86" else Device("cuda", 0)
+    memory = _Scratch(device)
+    memory.workspace = lambda nbytes: scratch if nbytes else 0  # type: ignore[method-assign]
+    assert kernel.seen == [
+        (_written(item), item.step, item.grid, item.block, item.shared_bytes, 7)
+        for item in arguments.launches(operation, memory)
+    ]
 
 
 @pytest.mark.parametrize("target", _TARGETS)

@@ -9,7 +9,7 @@ from typing import Any
 from kronop.core import prepared
 from kronop.core.calls import check_activation, finish
 from kronop.descriptions.shared import beta_beside
-from kronop.families.gemm import composed
+from kronop.families.gemm import composed_api
 from kronop.families.gemm.arguments import GemmGroupedArguments
 from kronop.families.gemm.member_arguments import lists_of
 from kronop.tensors import Tensor
@@ -61,12 +61,12 @@ def grouped_matmul(
     every = [lists.get(name, [None] * count) for name in ("As", "Bs", "biases", "Cs", "outs")]
     tensors = [item for items in every for item in items]
     form = ("grouped", count, activation)
-    compose = functools.partial(composed.compose, every, alpha, beta, activation)
+    compose = functools.partial(composed_api.compose, every, alpha, beta, activation)
     found, lesson = prepared.repeat(form, alpha, beta, tensors, results=count, compose=compose)
     if found is not None:
         return found if count > 1 else [found]
-    described = [composed.describe(every, index) for index in range(count)]
-    operation = composed.operation_for(every, described, activation)
+    described = [composed_api.describe(every, index) for index in range(count)]
+    operation = composed_api.operation_for(every, described, activation)
     output_op = operation.epilogue_type(alpha, beta)
     given = dict(zip(("A", "B", "biases", "C", "D"), every, strict=True))
     arguments = GemmGroupedArguments(operation=operation, output_op=output_op, **given)

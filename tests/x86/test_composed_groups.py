@@ -176,3 +176,20 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         a, b = _drawn(lambda array: array, (rows, 3), (3, 2))
         _equal(grouped([a, a], [b, b]), [a @ b] * 2)
     assert sum(map(len, composed_api._parts.values())) <= 7
+
+
+@pytest.mark.parametrize("threads", [1, 3, 7])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_threads_share_the_work_of_all_products(threads: int, dtype: str) -> None:
+    """Also where they are more than a launch takes, and beside those that are cut along K."""
+    torch = pytest.importorskip("torch")
+    sizes = [(2, 3, 5000), (300, 200, 130), *[(64, 30, 64), (1, 50, 9), (33, 1, 20)] * 25]
+    a, b, _, _ = _operands(lambda x: torch.from_numpy(x).to(getattr(torch, dtype)), sizes)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        found = grouped(a, b)
+    finally:
+        torch.set_num_threads(before)
+    for x, y, z in zip(a, b, found, strict=True):
+        assert torch.equal(z, (x.double() @ y.double()).to(z.dtype))

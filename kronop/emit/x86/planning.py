@@ -18,7 +18,7 @@ _MOST_UNROLL = 16
 LEAST_VECTOR = 16
 # NOTE: entering a parallel region took 3 to 7 microseconds on 2 cores, and 2^18 multiply-adds take
 # a core 5 to 15. Two threads over one: 0.98 at 2^18.6 in all, 1.25 at 2^19, 1.7 at 2^20.
-_OPERATIONS_PER_THREAD = 1 << 18
+OPERATIONS_PER_THREAD = 1 << 18
 # Bytes of results above which stores bypass the caches, if a vector is a whole cache line and if it
 # is less; and bytes of X above which it is prefetched.
 # NOTE: on two cores of an Emerald Rapids, whose third-level cache is hardly faster than memory, 256
@@ -150,4 +150,4 @@ def run_lengths(words: Sequence[str]) -> str:
 def shares(operations: int, items: int, threads: int) -> int:
     """How many threads are worth starting for `items` independent items that take `operations`
     multiply-adds in all."""
-    return max(1, min(threads, items, operations // _OPERATIONS_PER_THREAD))
+    return max(1, min(threads, items, operations // OPERATIONS_PER_THREAD))

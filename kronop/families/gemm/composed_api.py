@@ -39,6 +39,8 @@ Lists = Sequence[Sequence[Tensor]]
 Described = tuple[TensorDescription, ...]
 """A, B and D."""
 
+# A launch of a product, the slots of the product's operands in the group, and its problem.
+_Placed = tuple[Record, Sequence[int], GemmProblem]
 _SLOTS = {"A": 0, "B": 1, "bias": 2, "Z": 3, "Y": 4, "": 5}
 _MOST_PARTS = 1 << 12
 
@@ -204,7 +206,7 @@ def _call(
         return None
     sizes = [part.size for part in parts if part.size]
     served = operation.serve(operation.plan_for(mean_size(sizes), device.index))
-    found: list[tuple[Record, Sequence[int], int]] = []
+    found: list[_Placed] = []
     read, written, makes, scratch = [], [], {}, 0
     for at, part in enumerate(parts):
         slots = (*range(at, 5 * count, count), 5 * count)
@@ -214,7 +216,7 @@ def _call(
             makes[slots[_SLOTS["Y"]]] = part.make
         if part.problem is not None:
             records, nbytes = _launched(part, part.problem, served)
-            found += [(record, slots, part.size.k) for record in records]
+            found += [(record, slots, part.problem) for record in records]
             scratch = max(scratch, nbytes)
     lows = [*(address % ALIGNMENT for address in addresses), 0]
     product = Product.of([*_joined(found, served)], scratch, lows, device.index)
@@ -236,11 +238,11 @@ def _launched(part: Part, problem: GemmProblem, served: Served) -> tuple[list[Re
     return kept[1:]
 
 
-def _joined(found: list[tuple[Record, Sequence[int], int]], served: Served) -> Iterator[Record]:
-    """The launches of a group, from those of its products, the slots of these, and K."""
+def _joined(found: list[_Placed], served: Served) -> Iterator[Record]:
+    """The launches of a group, from those of its products."""
     runnable: Any = served.plan.runnable
     if runnable.joins > 1:  # Large products come first, as in the launches of the plan.
-        found.sort(key=lambda item: -item[-1])
+        found.sort(key=lambda item: -item[-1].k)
     for start in range(0, len(found), runnable.joins):
         chunk = found[start : start + runnable.joins]
         launches = [moved(record.launch, slots) for record, slots, _ in chunk]
@@ -249,5 +251,5 @@ def _joined(found: list[tuple[Record, Sequence[int], int]], served: Served) -> I
             for at, (record, slots, _) in enumerate(chunk)
             for word, slot, displacement in record.patches
         ]
-        launch = runnable.joined(launches, served.plan.target)
+        launch = runnable.joined(launches, served.plan.target, chunk[0][-1].threads)
         yield Record(chunk[0][0].kernel, launch, tuple(patches))

@@ -37,8 +37,8 @@ class Each(Pipeline):
         """Bytes for the largest product."""
         return self.product.workspace(size, target, threads)
 
-    def joined(self, launches: Sequence[Launch], target: Target) -> Launch:
-        """One launch for those of `joins` products at most."""
+    def joined(self, launches: Sequence[Launch], target: Target, threads: int) -> Launch:
+        """One launch for those of `joins` products at most, on so many threads of a host."""
         (launch,) = launches
         return launch
 

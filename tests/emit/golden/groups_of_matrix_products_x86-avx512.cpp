@@ -1,8 +1,8 @@
-// matrix products: tiles of 8 by 48 in blocks of 768 by 1008 by 256
+// matrix products: up to 64 products at once, tiles of 8 by 48 in blocks of 768 by 1008 by 256
 #include "gemm_vectors.hpp"
 
-using Parameters = kronop::GemmParameters<2, double>;
-static_assert(sizeof(Parameters) == 448);
+using Parameters = kronop::ManyParameters<kronop::GemmParameters<2, double>, 64>;
+static_assert(sizeof(Parameters) == 28696);
 
 namespace {
 struct Step {
@@ -20,6 +20,6 @@ struct Step {
 };
 }  // namespace
 
-extern "C" int gemm_f32_f32_linear_avx512(const void* parameters, int alone) {
+extern "C" int gemm_many_f32_f32_linear_avx512(const void* parameters, int alone) {
   return kronop::gemm_vectors<Step>(*static_cast<const Parameters*>(parameters), alone != 0);
 }

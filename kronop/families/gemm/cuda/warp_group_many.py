@@ -61,10 +61,10 @@ class GemmMany(Wrapping):
         every = sorted(problem.problems, key=lambda item: -item.k)
         found = [launch for item in every for launch in self.wrapped.launches(item, target)]
         chunks = (found[at : at + _MEMBERS] for at in range(0, len(found), _MEMBERS))
-        return tuple(self.joined(chunk, target) for chunk in chunks)
+        return tuple(self.joined(chunk, target, 0) for chunk in chunks)
 
-    def joined(self, launches: Sequence[Launch], target: Target) -> Launch:
-        """One launch for those of `joins` products at most."""
+    def joined(self, launches: Sequence[Launch], target: Target, threads: int) -> Launch:
+        """One launch for those of `joins` products at most; a GPU has no threads of a host."""
         size = self.apart
         content = b"".join(launch.parameters.ljust(size, b"\0") for launch in launches)
         maps = tuple(

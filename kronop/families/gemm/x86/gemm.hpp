@@ -284,4 +284,53 @@ int run(const GatheredParameters<Plain>& p, bool alone) {
   return run_fed<Step, GatheredFeed<Step, Plain>>(p, p.plain, alone);
 }
 
+// The work of a problem's items: `each` multiply-adds, of `count` items.
+struct Work {
+  index_t each, count;
+  index_t total() const { return each * count; }
+};
+template <class Parameters>
+Work work_of(const Parameters& p) {
+  const Items<Parameters> items{p};
+  const index_t count = items.count(), all = p.m * p.n * items.problems() * (p.k > 0 ? p.k : 1);
+  return {parts(all, count), count};
+}
+
+// Many problems, whose items are shared among the threads of one team, to each thread about the
+// same work. Problems whose sums are cut in slices, which are large, have teams of their own.
+template <class Step, class Plain, int kMost>
+int run(const ManyParameters<Plain, kMost>& p, bool alone) {
+  index_t work = 0, scratch = 0;
+  for (const Plain *member = p.members, *end = member + p.used; member < end; ++member) {
+    if (member->slices > 1 || p.used == 1) {
+      run<Step>(*member, alone);
+    } else {
+      work += work_of(*member).total();
+      scratch = scratch > member->scratch_bytes ? scratch : member->scratch_bytes;
+    }
+  }
+  const index_t wanted = lesser(p.threads, work / p.least);
+  share_out(work, wanted > 1 ? wanted : 1, alone, [&](index_t share, index_t first, index_t end) {
+    index_t begin = 0;
+    for (index_t i = 0; i < p.used && begin < end; ++i) {
+      const Plain& own = p.members[i];
+      if (own.slices > 1 || p.used == 1) continue;
+      const Work some = work_of(own);
+      // Those items are this share's whose work begins in it.
+      const auto item_at = [&](index_t place) {
+        return place > begin ? lesser(parts(place - begin, some.each), some.count) : 0;
+      };
+      const index_t from = item_at(first), to = item_at(end);
+      begin += some.total();
+      if (from >= to) continue;
+      using Feed = StridedFeed<Step, Plain>;
+      char* memory = static_cast<char*>(own.workspace) + share * scratch;
+      Worker<Step, Feed, Plain> worker(own, Feed(own, nullptr), memory);
+      const Items<Plain> items{own};
+      for (index_t index = from; index < to; ++index) worker.run(items.at(index));
+    }
+  });
+  return 0;
+}
+
 }  // namespace kronop::gemm

@@ -70,4 +70,12 @@ struct GatheredParameters {
   index_t staged;
 };
 
+// The same of `used` problems, which run on `threads` threads at most; each has `least`
+// multiply-adds at least.
+template <class Plain, int kMost>
+struct ManyParameters {
+  Plain members[kMost];
+  index_t used, threads, least;
+};
+
 }  // namespace kronop

@@ -181,7 +181,7 @@ def records_of(
         served: the plan that launches, with its kernels.
         designs: those whose parameters they have; None for the plan's own.
     """
-    designs = designs or served.plan.runnable.designs
+    designs = designs or [step.design for step in served.plan.steps]
     return [
         Record(
             served.kernels[item.step],

@@ -83,7 +83,7 @@ def test_what_native_code_does_not_take(ran: list[bool]) -> None:
     _warm(lambda: kronop.gemkm(x, f))
 
     def product(x: Any, f: Any) -> Any:
-        return x.double() @ torch.kron(*(it.double() for it in f))
+        return x.double() @ torch.kron(*(it.double().contiguous() for it in f))
 
     spread = torch.randn(4, 128)[:, ::2]
     late = torch.randn(4 * 64 + 1)[1:].view(4, 64)

@@ -29,6 +29,8 @@ _DONE = 1
 
 _LISTS = ("launches", "slots", "read", "written", "shared", "apart")
 _FACTS_BYTES = 280
+# Alignment in bytes of an address for which tensor maps are encoded first.
+_OF_MAPS = 256
 
 
 class _Program(ctypes.Structure):
@@ -159,8 +161,6 @@ def native_call(
     is_arrays = framework == "numpy" and device.is_host
     if not is_arrays and (framework != "torch" or not plain.reads_tensors()):
         return None
-    if any(record.launch.blocks for record in product.records):
-        return None  # Tensor maps, which the driver encodes.
     last = len(tensors) - 1
     slots = [slot for slot, item in enumerate(tensors) if item is not None]
     if len(slots) < 2:
@@ -173,12 +173,12 @@ def native_call(
     if is_new and is_arrays:
         make_result = host.array_maker(result.shape, result.dtype)
         passed, places_of_passed = [*given, result], [*slots, last]
-    kept = Kept()
+    kept, somewhere = Kept(), signature.addresser(framework)(result) & -_OF_MAPS
     program = _Program(
         slot_count=len(tensors),
         result=last if is_new and not is_arrays else -1,
         scratch_bytes=product.scratch_bytes,
-        launches=launches(product.records, (device.index,), kept),
+        launches=launches(product.records, (device.index,), kept, somewhere),
         launches_count=len(product.records),
         alone=alone_address(),
         context=None if device.is_host else context_of(device.index),

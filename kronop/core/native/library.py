@@ -17,7 +17,13 @@ from kronop.late import imported, spec_of
 from kronop.target import Target
 
 _DRIVER = "libcuda.so.1"
-_OF_DRIVER = ("cuLaunchKernelEx", "cuCtxGetCurrent", "cuCtxPushCurrent", "cuCtxPopCurrent")
+_OF_DRIVER = (
+    "cuLaunchKernelEx",
+    "cuCtxGetCurrent",
+    "cuCtxPushCurrent_v2",
+    "cuCtxPopCurrent_v2",
+    "cuTensorMapReplaceAddress",
+)
 _OF_TVM = (
     "TVMFFIEnvTensorAlloc",
     "TVMFFIEnvGetStream",

@@ -97,9 +97,14 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Run& run) {
     return failed(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, message);
   }
   const auto address = [frame](int64_t slot) { return address_of(frame, slot); };
-  const auto start = [&](const Launch& launch, void* parameters) {
-    return run(*program, launch, parameters);
-  };
+  const struct {
+    const Program& program;
+    const Run& run;
+    int place(void*, uint64_t) const { return 1; }  // Programs with tensor maps are refused.
+    int operator()(const Launch& launch, void* parameters) const {
+      return run(program, launch, parameters);
+    }
+  } start{*program, run};
   for (int64_t at = 0; at < program->launch_count; ++at) {
     if (kronop_native::launched(program->launches[at], address, start)) {
       return failed(frame, XLA_FFI_Error_Code_INTERNAL, "kronop: a kernel did not run");

@@ -11,6 +11,7 @@ inline struct Driver {
   CUresult (*current)(CUcontext*);
   CUresult (*push)(CUcontext);
   CUresult (*pop)(CUcontext*);
+  CUresult (*replace)(CUtensorMap*, void*);
 } driver;
 
 // The context of a GPU is current while this lives.
@@ -34,6 +35,9 @@ class Gpu {
     return made ? scratch_.address() : 0;
   }
 
+  int place(void* map, uint64_t address) const {
+    return driver.replace(static_cast<CUtensorMap*>(map), reinterpret_cast<void*>(address));
+  }
   int operator()(const Launch& launch, void* parameters) const {
     return start(driver.launch, launch, parameters, stream_);
   }

@@ -27,6 +27,7 @@ class Host {
     return reinterpret_cast<uint64_t>(memory.place);
   }
 
+  int place(void*, uint64_t) const { return 1; }  // There are no tensor maps on a host.
   int operator()(const Launch& launch, const void* parameters) const {
     return reinterpret_cast<int (*)(const void*, int)>(launch.kernel)(parameters, alone_);
   }

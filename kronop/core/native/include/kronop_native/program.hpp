@@ -230,7 +230,7 @@ int make(void*, const TVMFFIAny* args, int32_t count, TVMFFIAny* result) {
 // Python's first call, which gives functions and takes `make` as one of tvm-ffi.
 struct Start {
   Interface interface;
-  void* driver[4];  // cuLaunchKernelEx, cuCtxGetCurrent, cuCtxPushCurrent, cuCtxPopCurrent.
+  void* driver[5];  // In the order of Driver; not used on a host.
   void* make;       // Out.
 };
 

@@ -125,6 +125,15 @@ def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> 
     return [(at, *_place(words[at], lows)) for at in pointers if words[at]]
 
 
+def maps(launch: Launch, lows: Sequence[int]) -> tuple[Map, ...]:
+    """The tensor maps of a launch that was packed with symbolic addresses."""
+    return tuple(
+        Map(offset, nbytes, value, *_place(value.address, lows))
+        for offset, nbytes, value in launch.blocks
+        if value.address
+    )
+
+
 def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
     """The slot of a symbolic address, and its offset in bytes from that slot's address."""
     slot = (symbolic >> _SLOT_BITS) - 1
@@ -166,7 +175,7 @@ class Record:
     kernel: Kernel
     launch: Launch
     patches: tuple[_Patch, ...]
-    maps: tuple[Map, ...] = ()
+    maps: tuple[Map, ...]
 
 
 class Product:
@@ -205,11 +214,7 @@ class Product:
                 served.kernels[item.step],
                 item,
                 tuple(patches(item.parameters, steps[item.step].design.signature.pointers, lows)),
-                tuple(
-                    Map(offset, nbytes, value, *_place(value.address, lows))
-                    for offset, nbytes, value in item.blocks
-                    if value.address
-                ),
+                maps(item, lows),
             )
             for item in launches
         )

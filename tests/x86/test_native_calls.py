@@ -13,6 +13,7 @@ from kronop.core import prepared
 from kronop.core.native import library
 from kronop.core.native.calls import NativeCall
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("tvm_ffi")
 _RNG = np.random.default_rng(0)
 
@@ -41,7 +42,7 @@ def _array(*shape: int) -> Any:
 def _own(kind: str) -> Callable[[Any], Any]:
     if kind == "numpy":
         return lambda array: array
-    return pytest.importorskip("torch").from_numpy
+    return torch.from_numpy
 
 
 def _warm(call: Callable[[], Any]) -> None:
@@ -78,7 +79,6 @@ def test_calls_are_taken(kind: str, ran: list[bool]) -> None:
 
 def test_what_native_code_does_not_take(ran: list[bool]) -> None:
     """Results are those of calls that are checked, whatever changes after a call was learned."""
-    torch = pytest.importorskip("torch")
     x, f = torch.randn(4, 64), [torch.randn(8, 8) for _ in range(2)]
     _warm(lambda: kronop.gemkm(x, f))
 
@@ -116,7 +116,6 @@ def test_what_native_code_does_not_take(ran: list[bool]) -> None:
 
 
 def test_changes_are_counted(ran: list[bool]) -> None:
-    torch = pytest.importorskip("torch")
     x, f, out = torch.randn(4, 64), [torch.randn(8, 8)] * 2, torch.empty(4, 64)
     _warm(lambda: kronop.gemkm(x, f, out=out))
     before = out._version

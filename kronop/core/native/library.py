@@ -4,6 +4,9 @@ cache, beside the calls that could use it. Without tvm-ffi or a compiler there i
 from __future__ import annotations
 
 import ctypes
+import functools
+import os
+import sys
 import threading
 from typing import Any
 
@@ -13,7 +16,7 @@ from kronop.compiler.cuda_headers import driver_headers
 from kronop.compiler.host_kernel import HostKernel
 from kronop.core.native.launches import HEADERS
 from kronop.errors import KronopError
-from kronop.late import imported, spec_of
+from kronop.late import imported, is_initializing, spec_of
 from kronop.target import Target
 
 _DRIVER = "libcuda.so.1"
@@ -31,6 +34,7 @@ _OF_TVM = (
     "TVMFFIFunctionCreate",
 )
 _MAKE = "kronop.make_program_"
+_WITHOUT_ADDITIONS = "TVM_FFI_DISABLE_TORCH_C_DLPACK"
 
 
 class _Start(ctypes.Structure):
@@ -52,12 +56,24 @@ def maker(backend: str) -> Any:
     Args:
         backend: "x86" or "cuda".
     """
-    if backend not in _makers:
+    if backend not in _makers and _may_import():
         _makers[backend] = None
         if spec_of("tvm_ffi") is not None:
             name = _name(backend)
             threading.Thread(target=_build, args=(backend,), name=name, daemon=True).start()
-    return _makers[backend]
+    return _makers.get(backend)
+
+
+def _may_import() -> bool:
+    """Whether tvm-ffi can be imported: it imports torch where that is installed, which takes a
+    second, so that only processes that have it anyway may."""
+    torch = sys.modules.get("torch")
+    return not _has_torch() if torch is None else not is_initializing(torch)
+
+
+@functools.cache
+def _has_torch() -> bool:
+    return spec_of("torch") is not None
 
 
 def wait(backend: str) -> Any:
@@ -66,7 +82,7 @@ def wait(backend: str) -> Any:
     for thread in threading.enumerate():
         if thread.name == _name(backend):
             thread.join()
-    return _makers[backend]
+    return _makers.get(backend)
 
 
 def _name(backend: str) -> str:
@@ -80,8 +96,22 @@ def _build(backend: str) -> None:
         return  # Calls go on without it.
 
 
+def _tvm_ffi() -> Any:
+    """tvm-ffi, without what it adds to old versions of torch: that would start CUDA in this process,
+    which then could not fork."""
+    before = os.environ.get(_WITHOUT_ADDITIONS)
+    os.environ[_WITHOUT_ADDITIONS] = "1"
+    try:
+        return imported("tvm_ffi")
+    finally:
+        if before is None:
+            del os.environ[_WITHOUT_ADDITIONS]
+        else:
+            os.environ[_WITHOUT_ADDITIONS] = before
+
+
 def _built(backend: str) -> Any:
-    tvm_ffi = imported("tvm_ffi")
+    tvm_ffi = _tvm_ffi()
     target, sources = Target.parse("x86"), [source(backend)]
     _, (kernel,) = compiler.load_all(compiler.compile_sources(sources, target), sources, target)
     assert isinstance(kernel, HostKernel)
@@ -112,7 +142,7 @@ def _address(library: ctypes.CDLL, name: str) -> int:
 
 def source(backend: str) -> Source:
     """The translation unit of a backend."""
-    tvm_ffi = imported("tvm_ffi")
+    tvm_ffi = _tvm_ffi()
     header = {"x86": "host", "cuda": "cuda"}[backend]
     entry = f"kronop_native_{header}"
     return Source(

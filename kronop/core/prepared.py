@@ -125,13 +125,8 @@ class Call:
         return results if len(results) > 1 else results[0]
 
     def native(self, alpha: float, tensors: Sequence[Tensor], result: Tensor) -> NativeCall | None:
-        """The same call run by native code, once; None if there can be none, or not yet.
-
-        Args:
-            alpha: the call's.
-            tensors: as `run` got them.
-            result: what `run` returned.
-        """
+        """What runs the call in native code, once; None if nothing can, or not yet. The tensors are
+        those that `run` got, and its result."""
         make = None if self._is_settled else maker(self._kind[0])
         if make is None:
             return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Self
 
 from kronop.frozen import dataclass
 
@@ -85,14 +84,6 @@ class TensorMap:
     def swizzled(self) -> bool:
         """Whether lines are swizzled in shared memory."""
         return self.line_bytes == _SWIZZLED
-
-    def at(self, address: int) -> Self:
-        """The same map of the memory at another address, a multiple of 16, which is not checked."""
-        found = object.__new__(type(self))
-        for name in self.__slots__:
-            object.__setattr__(found, name, getattr(self, name))
-        object.__setattr__(found, "address", address)
-        return found
 
     def __post_init__(self) -> None:
         axes, box = len(self.extents), self.box

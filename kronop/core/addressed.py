@@ -125,6 +125,15 @@ def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> 
     return [(at, *_place(words[at], lows)) for at in pointers if words[at]]
 
 
+def maps(launch: Launch, lows: Sequence[int]) -> tuple[Map, ...]:
+    """The tensor maps of a launch that was packed with symbolic addresses."""
+    return tuple(
+        Map(offset, nbytes, value, *_place(value.address, lows))
+        for offset, nbytes, value in launch.blocks
+        if value.address
+    )
+
+
 def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
     """The slot of a symbolic address, and its offset in bytes from that slot's address."""
     slot = (symbolic >> _SLOT_BITS) - 1
@@ -164,12 +173,26 @@ def plan_without_maps(arguments: Arguments, symbols: Symbols) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map in packed parameters: its first byte, and the place of its tensor's memory as a
+    slot and the bytes to add to that slot's address."""
+
+    offset: int
+    nbytes: int
+    value: TensorMap
+    slot: int
+    displacement: int
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """One launch of a kernel, over addresses: `patches` as of the function of that name."""
+    """One launch of a kernel, over addresses: `patches` as of the function of that name. A map
+    without memory is in no list: it is the same in every launch."""
 
     kernel: Kernel
     launch: Launch
     patches: tuple[_Patch, ...]
+    maps: tuple[Map, ...]
 
 
 def records_of(
@@ -187,25 +210,10 @@ def records_of(
             served.kernels[item.step],
             item,
             tuple(patches(item.parameters, designs[item.step].signature.pointers, lows)),
+            maps(item, lows),
         )
         for item in launches
     ]
-
-
-def moved(launch: Launch, slots: Sequence[int]) -> Launch:
-    """A launch over symbolic addresses, with those in its tensor maps of `slots` in place of the
-    slots 0, 1, 2, ..."""
-    if not launch.blocks:
-        return launch
-
-    def move(value: TensorMap) -> TensorMap:
-        if not value.address:
-            return value
-        slot = (value.address >> _SLOT_BITS) - 1
-        return value.at(value.address + (slots[slot] - slot << _SLOT_BITS))
-
-    blocks = tuple((offset, nbytes, move(value)) for offset, nbytes, value in launch.blocks)
-    return dataclasses.replace(launch, blocks=blocks)
 
 
 class Product:
@@ -237,23 +245,18 @@ class Product:
         if not 0 < len(launches) <= _MOST_LAUNCHES:
             raise UnfitError
         records = records_of(served, launches, symbols.lows)
-        self._hold(records, symbols.nbytes, symbols.lows, device)
+        self._hold(records, symbols.nbytes, device)
 
     @classmethod
-    def of(
-        cls, records: Sequence[Record], scratch_bytes: int, lows: Sequence[int], device: int
-    ) -> Self:
-        """The product of some launches on a GPU, whose symbolic addresses have these low bits."""
+    def of(cls, records: Sequence[Record], scratch_bytes: int, device: int) -> Self:
+        """The product of some launches on a GPU, or for the host on device 0."""
         self = cls.__new__(cls)
         self.make = None
-        self._hold(records, scratch_bytes, lows, device)
+        self._hold(records, scratch_bytes, device)
         return self
 
-    def _hold(
-        self, records: Sequence[Record], scratch_bytes: int, lows: Sequence[int], device: int
-    ) -> None:
-        self.records, self.scratch_bytes = tuple(records), scratch_bytes
-        self._lows, self._device = lows, device
+    def _hold(self, records: Sequence[Record], scratch_bytes: int, device: int) -> None:
+        self.records, self.scratch_bytes, self._device = tuple(records), scratch_bytes, device
         self.launch = Launches([self]).launch
 
     def bind(self) -> _Ready:
@@ -265,17 +268,15 @@ class Product:
         for record in self.records:
             launch = record.launch
             # Tensor maps encode real addresses, and there are only symbols yet: bind without
-            # them, and write them in each launch. A map without memory (address 0) has no symbol:
-            # it is the same in every launch.
+            # them, and write them in each launch.
             fixed = tuple(block for block in launch.blocks if not block[-1].address)
             bare = dataclasses.replace(launch, blocks=fixed) if launch.blocks else launch
             launcher, words = record.kernel.bind_words(bare, self._device)
             launchers.append(launcher)
             every += [(words, *patch) for patch in record.patches]
-            for offset, nbytes, value in launch.blocks:
-                if value.address:
-                    place = memoryview(words).cast("B")[offset : offset + nbytes]
-                    blocks.append((_writer(value, place), *_place(value.address, self._lows)))
+            for item in record.maps:
+                place = memoryview(words).cast("B")[item.offset : item.offset + item.nbytes]
+                blocks.append((_writer(item.value, place), item.slot, item.displacement))
         return every, blocks, launchers
 
 

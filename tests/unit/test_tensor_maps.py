@@ -161,7 +161,7 @@ def test_the_driver_is_told_all_of_a_map(calls: list[Any]) -> None:
 def test_a_map_is_encoded_once_and_then_moved(calls: list[Any]) -> None:
     places = [memoryview(bytearray(128)) for _ in range(2)]
     tensor_maps.write_block(BOX, places[0], 512)
-    move = tensor_maps.write_block(BOX.at(1 << 50), places[1], 1024)
+    move = tensor_maps.write_block(dataclasses.replace(BOX, address=1 << 50), places[1], 1024)
     assert [bytes(place) for place in places] == [
         at.to_bytes(8, "little") * 16 for at in (512, 1024)
     ]
@@ -170,10 +170,6 @@ def test_a_map_is_encoded_once_and_then_moved(calls: list[Any]) -> None:
     assert [call[:1] for call in calls] == [("tiled",), ("replace",), ("replace",)]
     with pytest.raises(DeviceError, match=r"tensor map: .* at 0x810"):
         move(0x810)
-
-
-def test_a_map_elsewhere_differs_in_nothing_else() -> None:
-    assert BOX.at(512) == dataclasses.replace(BOX, address=512)
 
 
 def test_what_the_driver_refuses_is_named(calls: list[Any]) -> None:

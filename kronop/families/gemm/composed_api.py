@@ -7,19 +7,20 @@ hardly ever alike, takes the long way only for products that were not.
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from kronop.args.device import target_of
 from kronop.args.overlap import span
-from kronop.args.signature import ALIGNMENT, Maker
+from kronop.args.signature import Maker
 from kronop.args.view import Device, TensorView
 from kronop.core import prepared
-from kronop.core.addressed import Product, Record, Symbols, UnfitError, moved, records_of, symbol
+from kronop.core.addressed import Product, Record, Symbols, UnfitError, records_of, symbol
 from kronop.core.calls import describe_output, epilogue_of, operand_of, operation_of
-from kronop.core.prepared import Call, Span, maker_of
+from kronop.core.native.calls import Span
+from kronop.core.prepared import Call, maker_of
 from kronop.core.served import Served
 from kronop.descriptions.datatype import DataType, Layout
 from kronop.descriptions.scalars import EpilogueArguments
@@ -218,8 +219,7 @@ def _call(
             records, nbytes = _launched(part, part.problem, served)
             found += [(record, slots, part.problem) for record in records]
             scratch = max(scratch, nbytes)
-    lows = [*(address % ALIGNMENT for address in addresses), 0]
-    product = Product.of([*_joined(found, served)], scratch, lows, device.index)
+    product = Product.of([*_joined(found, served)], scratch, device.index)
     tensors = [item for items in lists for item in items]
     return Call(tensors, count, read, written, product, makes, device, framework)
 
@@ -231,7 +231,7 @@ def _launched(part: Part, problem: GemmProblem, served: Served) -> tuple[list[Re
         runnable: Any = served.plan.runnable
         nbytes = served.workspace_bytes(part.size, problem.threads)
         workspace = symbol(_SLOTS[""], 0) if nbytes else 0
-        given = dataclasses.replace(problem, workspace=workspace)
+        given = replace(problem, workspace=workspace)
         launches = runnable.product.launches(given, served.plan.target)
         records = records_of(served, launches, part.lows, runnable.product.designs)
         kept = part.launched[id(served)] = served, records, nbytes
@@ -245,11 +245,16 @@ def _joined(found: list[_Placed], served: Served) -> Iterator[Record]:
         found.sort(key=lambda item: -item[-1].k)
     for start in range(0, len(found), runnable.joins):
         chunk = found[start : start + runnable.joins]
-        launches = [moved(record.launch, slots) for record, slots, _ in chunk]
+        launches = [record.launch for record, _, _ in chunk]
         patches = [
             (at * runnable.apart // 8 + word, slots[slot], displacement)
             for at, (record, slots, _) in enumerate(chunk)
             for word, slot, displacement in record.patches
         ]
+        maps = [
+            replace(item, offset=at * runnable.apart + item.offset, slot=slots[item.slot])
+            for at, (record, slots, _) in enumerate(chunk)
+            for item in record.maps
+        ]
         launch = runnable.joined(launches, served.plan.target, chunk[0][-1].threads)
-        yield Record(chunk[0][0].kernel, launch, tuple(patches))
+        yield Record(chunk[0][0].kernel, launch, tuple(patches), tuple(maps))

@@ -35,7 +35,7 @@ from kronop.tensors import Tensor
 _MOST_HELD, _MOST_TENSORS = 1 << 14, 1 << 12
 _MOST_SEEN = 512
 # Calls of a form that are tried one after the other.
-_MOST_NATIVE = 4
+_MOST_NATIVE = 8
 _NUMBERS = (float, int)
 
 Key = tuple[Any, ...]
@@ -73,6 +73,7 @@ class Call:
         self.knobs = knobs.current()
         self.product = product
         self._is_settled = False  # Whether native code was asked to take the call.
+        self._native: NativeCall | None = None
         self._kind = device, framework
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
@@ -117,14 +118,16 @@ class Call:
     def native(
         self, alpha: float, beta: float, tensors: Sequence[Tensor], result: Tensor
     ) -> NativeCall | None:
-        """What runs the call in native code, once; None if nothing can, or not yet. The tensors are
-        those that `run` got, and its result."""
+        """What runs the call in native code; None if nothing can, or not yet. The tensors are those
+        that `run` got, and its result."""
         make = None if self._is_settled else maker(self._kind[0])
-        if make is None:
-            return None
-        self._is_settled = True
-        spans, scalars = (self._read, self._written), (alpha, beta)
-        return native_call(make, self.product, *scalars, tensors, result, spans, self._kind)
+        if make is not None:
+            self._is_settled = True
+            spans, scalars = (self._read, self._written), (alpha, beta)
+            self._native = native_call(
+                make, self.product, *scalars, tensors, result, spans, self._kind
+            )
+        return self._native
 
     def _launch_with_scratch(self, addresses: list[int], stream: int, x: Tensor) -> bool:
         """Launches the product; False if torch's allocator has no room for the scratch memory."""
@@ -324,7 +327,8 @@ def repeat(
             made = call.native(alpha, beta, tensors, result)
             if made is not None:
                 natives = _natives.setdefault((form, tensors[0].shape), [])
-                natives[:] = [made, *natives[: _MOST_NATIVE - 1]]
+                others = [item for item in natives if item is not made]
+                natives[:] = [made, *others[: _MOST_NATIVE - 1]]
         return result, None
     lesson = _lesson(key, beta, tensors, addresses, results)
     if compose is None or knobs.current().debug or is_gathering():

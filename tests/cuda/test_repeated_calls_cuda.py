@@ -114,6 +114,10 @@ def test_groups(torch: Any, dtype: str) -> None:
         found = kronop.gemm.grouped_matmul(a, b, c, beta=2.0)
         for x, y, z, d in zip(a, b, c, found, strict=True):
             assert torch.equal(d.double(), x.double() @ y.double() + 2 * z.double()), call
+        order = torch.randperm(60).tolist()[: 60 - call]  # Another group of the same products.
+        found = kronop.gemm.grouped_matmul(*([items[at] for at in order] for items in (a, b)))
+        for at, d in zip(order, found, strict=True):
+            assert torch.equal(d.double(), a[at].double() @ b[at].double()), call
     assert [call is not None for call in prepared._calls.values()] == [True]
 
 

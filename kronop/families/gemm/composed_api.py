@@ -77,7 +77,12 @@ class Part:
 _parts: dict[tuple[Any, ...], dict[tuple[Any, ...], Part | None]] = {}
 
 
-def describe(lists: Lists, index: int) -> Described:
+def first_of(lists: Lists) -> TensorView:
+    """The first operand, whose element type and device all have."""
+    return operand_of(lists[0][0], "As[0]", GemmArguments.differentiable)
+
+
+def describe(lists: Lists, index: int, first: TensorView) -> Described:
     """What one-line calls promise of a product's operands.
 
     Raises:
@@ -85,7 +90,6 @@ def describe(lists: Lists, index: int) -> Described:
     """
     a, b, _, c, out = (items[index] for items in lists)
     differentiable = GemmArguments.differentiable
-    first = operand_of(lists[0][0], "As[0]", differentiable)
     (_, second), found = described(a, b, (f"As[{index}]", f"Bs[{index}]"), ("As[0]", first))
     names = {"Z": f"Cs[{index}]", "Y": f"outs[{index}]"}
     result = describe_output(first.element, second.shape[-1], c, out, names, differentiable)
@@ -93,10 +97,9 @@ def describe(lists: Lists, index: int) -> Described:
 
 
 def operation_for(
-    lists: Lists, found: Sequence[Described], activation: str | None
+    first: TensorView, found: Sequence[Described], activation: str | None
 ) -> GemmOperationGrouped:
     """The operation that serves all products that are described so."""
-    first = operand_of(lists[0][0], "As[0]", GemmArguments.differentiable)
     A, B, C = (_common(items) for items in zip(*found, strict=True))
     epilogue = epilogue_of(first.element, C, activation)
     fields = (target_of(first), A, B, C, epilogue)
@@ -136,11 +139,12 @@ def compose(
     if any(known.get(key, key) is None for key in keys):
         return None
     try:
-        fresh = {key: describe(lists, at) for key, at in new.items()}
+        first = first_of(lists)
+        fresh = {key: describe(lists, at, first) for key, at in new.items()}
         told = [fresh[key] if key in fresh else known[key].described for key in keys]
         if any(_elements(item) != _elements(told[0]) for item in told):
             return None
-        operation = operation_for(lists, told, activation)
+        operation = operation_for(first, told, activation)
         output_op = operation.epilogue_type(alpha, beta)
         for key, at in new.items():
             tensors, where = [items[at] for items in lists], [*addresses[at::count]]

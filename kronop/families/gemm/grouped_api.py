@@ -65,8 +65,9 @@ def grouped_matmul(
     found, lesson = prepared.repeat(form, alpha, beta, tensors, results=count, compose=compose)
     if found is not None:
         return found if count > 1 else [found]
-    described = [composed_api.describe(every, index) for index in range(count)]
-    operation = composed_api.operation_for(every, described, activation)
+    first = composed_api.first_of(every)
+    described = [composed_api.describe(every, index, first) for index in range(count)]
+    operation = composed_api.operation_for(first, described, activation)
     output_op = operation.epilogue_type(alpha, beta)
     given = dict(zip(("A", "B", "biases", "C", "D"), every, strict=True))
     arguments = GemmGroupedArguments(operation=operation, output_op=output_op, **given)

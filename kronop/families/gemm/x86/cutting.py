@@ -170,6 +170,7 @@ def _blocks(blocking: Blocking, m: int, n: int) -> Iterator[tuple[int, int]]:
             yield rows, columns
 
 
+@functools.lru_cache(maxsize=1024)
 def _sizes(extent: int, unit: int, most: int) -> list[int]:
     least, all_ = -(-extent // most), -(-extent // unit)
     counts = {least + more for more in _MORE} | {least * times for times in _TIMES}

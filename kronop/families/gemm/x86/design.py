@@ -174,7 +174,7 @@ class HostGemm(Design):
         """Bytes of packed operands and sums of every thread, and of the sums of slices: enough for
         a problem whether or not it is transposed."""
         bytes_of = []
-        for turned, (m, n) in enumerate(self._ways(size)):
+        for turned, (m, n) in enumerate(self.ways(size)):
             found = self.cut(m, n, size.k, size.batch, threads)
             bytes_of.append(self._folds(found, m, n, size.batch, turned=bool(turned))[1])
         return max(bytes_of)
@@ -217,7 +217,7 @@ class HostGemm(Design):
         """Whether the transposed result is computed: if it is contiguous along its columns, or if
         most columns of a tile would not exist."""
         y = problem.y
-        few = [self._has_few_columns(*extents) for extents in self._ways(problem)]
+        few = [self._has_few_columns(*extents) for extents in self.ways(problem)]
         return few[0] if any(few) else y.row == 1 and y.column != 1
 
     def _has_few_columns(self, m: int, n: int) -> bool:
@@ -225,7 +225,7 @@ class HostGemm(Design):
         return n < m and n <= _FEW * self.tile[1]
 
     @staticmethod
-    def _ways(size: GemmSize | GemmProblem) -> tuple[tuple[int, int], tuple[int, int]]:
+    def ways(size: GemmSize | GemmProblem) -> tuple[tuple[int, int], tuple[int, int]]:
         """The extents of a result, and of its transpose."""
         return (size.m, size.n), (size.n, size.m)
 

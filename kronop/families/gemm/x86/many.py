@@ -55,8 +55,9 @@ class HostMany(Wrapping):
 
     def workspace(self, size: GemmSize, target: Target, threads: int) -> int:
         """Bytes of scratch memory: every thread may compute items of this product."""
-        own = self.wrapped.workspace(size, target, threads)
-        return max(own, threads * self.wrapped.workspace(size, target, 1))
+        ways = self.wrapped.ways(size)
+        cuts = (self.wrapped.cut(m, n, size.k, size.batch, threads) for m, n in ways)
+        return max(max(item.workspace_bytes, threads * item.scratch_bytes) for item in cuts)
 
     def launches(self, problem: GemmGroupedProblem, target: Target) -> tuple[Launch, ...]:
         """Launches of as many problems as the parameters hold; large products come first."""

@@ -84,7 +84,7 @@ def test_sizes_and_layouts(load: Any, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bfloat16", "int8"])
 def test_slices(load: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cutting.planning, "_OPERATIONS_PER_THREAD", 1)
+    monkeypatch.setattr(cutting.planning, "OPERATIONS_PER_THREAD", 1)
     monkeypatch.setattr(cutting, "_LEAST_SLICE", 64)
     cutting.cut.cache_clear()
     check = _check(load, name)

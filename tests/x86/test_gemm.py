@@ -278,7 +278,7 @@ def test_a_source_of_nan_is_not_read_where_beta_is_0() -> None:
 @pytest.mark.parametrize("element", [kronop.float32, kronop.int8], ids=lambda item: item.name)
 def test_slices_and_threads(element: kronop.DataType, monkeypatch: pytest.MonkeyPatch) -> None:
     # As if products were long enough for many threads.
-    monkeypatch.setattr(cutting.planning, "_OPERATIONS_PER_THREAD", 1)
+    monkeypatch.setattr(cutting.planning, "OPERATIONS_PER_THREAD", 1)
     monkeypatch.setattr(cutting, "_LEAST_SLICE", 10)
     cutting.cut.cache_clear()
     check = Check(_operation(element))

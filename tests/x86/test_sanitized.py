@@ -80,7 +80,7 @@ def _cases(rows: int) -> list[Callable[[], object]]:
 
 def _main() -> None:
     # Rows that threads share, and results past the caches, at sizes that take no time.
-    planning._OPERATIONS_PER_THREAD, planning._FAR = 1, 0
+    planning.OPERATIONS_PER_THREAD, planning._FAR = 1, 0
     planning._PASSING = planning._PASSING_IN_PARTS = 0
     with ThreadPoolExecutor(2) as pool:  # builds take most of the time
         for rows in _ROWS:

@@ -17,12 +17,17 @@ class Reaching(Protocol):
     def holds(self, tensors: Sequence[Any]) -> bool: ...
 
 
-def reads_tensors() -> bool:
-    """Whether native code reads tensors of this torch without Python (since 2.10), which has the
-    guards of its compiler too."""
-    torch = sys.modules["torch"]
+def are_read(framework: str, tensors: Sequence[Any]) -> bool:
+    """Whether native code reads these tensors without Python: arrays of NumPy alone, or tensors of
+    torch alone, of a version (since 2.10) that has its interface, and its compiler's guards."""
+    if framework == "numpy":
+        return all(type(item) is np.ndarray for item in tensors)
+    torch = sys.modules.get("torch")
+    if framework != "torch" or torch is None:
+        return False
     guards = getattr(torch._C._dynamo, "guards", None)
-    return hasattr(guards, "TensorGuards") and hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    is_new = hasattr(guards, "TensorGuards") and hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+    return is_new and all(isinstance(item, torch.Tensor) for item in tensors)
 
 
 class Arrays:

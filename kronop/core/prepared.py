@@ -36,7 +36,7 @@ from kronop.tensors import Tensor
 _MOST_HELD, _MOST_TENSORS = 1 << 14, 1 << 10
 _MOST_SEEN = 512
 # Calls of a form that are tried one after the other.
-_MOST_NATIVE = 8
+_MOST_NATIVE = 4
 _NUMBERS = (float, int)
 
 Key = tuple[Any, ...]
@@ -125,13 +125,8 @@ class Call:
         return results if len(results) > 1 else results[0]
 
     def native(self, alpha: float, tensors: Sequence[Tensor], result: Tensor) -> NativeCall | None:
-        """The same call run by native code, once; None if there can be none, or not yet.
-
-        Args:
-            alpha: the call's.
-            tensors: as `run` got them.
-            result: what `run` returned.
-        """
+        """What runs the call in native code, once; None if nothing can, or not yet. The tensors are
+        those that `run` got, and its result."""
         make = None if self._is_settled else maker(self._kind[0])
         if make is None:
             return None
@@ -251,8 +246,8 @@ def _maker(item: TensorView, framework: str, result: Tensor) -> signature.Maker:
 # signatures of calls that were made once. No lock is needed: at worst two threads learn the same
 # call, or one thread clears what another has just stored.
 _calls: dict[Key, Call | None] = {}
-# Calls that native code runs, by form.
-_natives: dict[object, list[NativeCall]] = {}
+# Calls that native code runs, by form and X's shape.
+_natives: dict[Key, list[NativeCall]] = {}
 _seen: set[int] = set()
 _held = 0
 _age = 0
@@ -301,7 +296,11 @@ def repeat(
         results: how many results there are. Of several, a Z for each comes before all of them, and
             the list of them is the result.
     """
-    for native in _natives.get(form, ()):
+    try:
+        natives = _natives.get((form, tensors[0].shape), [])
+    except (AttributeError, TypeError):  # Not a tensor, or one of symbolic extents.
+        natives = []
+    for native in natives:
         result = native.run(alpha, beta, tensors)
         if result is not None:
             return result, None
@@ -313,20 +312,12 @@ def repeat(
     if call is not None and call.knobs is knobs.current():
         result = call.run(tensors, addresses)
         if result is not None and results == 1 and not call.knobs.debug:
-            _make_native(form, alpha, call, tensors, result)
+            made = call.native(alpha, tensors, result)
+            if made is not None:
+                natives = _natives.setdefault((form, tensors[0].shape), [])
+                natives[:] = [made, *natives[: _MOST_NATIVE - 1]]
         return result, None
     return None, _lesson(key, beta, tensors, addresses, results)
-
-
-def _make_native(
-    form: object, alpha: float, call: Call, tensors: Sequence[Tensor], result: Tensor
-) -> None:
-    """Gives a call to native code, which runs it from now on."""
-    made = call.native(alpha, tensors, result)
-    if made is not None:
-        calls = _natives.setdefault(form, [])
-        calls.insert(0, made)
-        del calls[_MOST_NATIVE:]
 
 
 def find(form: object, alpha: Any, beta: Any, tensors: Sequence[Tensor]) -> Call | None:

@@ -157,15 +157,13 @@ def native_call(
         spans: the bounds of memory that is read, and of memory of callers that is written.
         kind: the device and the framework of all tensors.
     """
-    device, framework = kind
-    is_arrays = framework == "numpy" and device.is_host
-    if not is_arrays and (framework != "torch" or not plain.reads_tensors()):
-        return None
-    last = len(tensors) - 1
+    (device, framework), last = kind, len(tensors) - 1
     slots = [slot for slot, item in enumerate(tensors) if item is not None]
-    if len(slots) < 2:
-        return None  # `itemgetter` returns no tuple.
     is_new, given = tensors[last] is None, [tensors[slot] for slot in slots]
+    is_arrays = framework == "numpy"
+    # One tensor alone: `itemgetter` would return no tuple.
+    if not plain.are_read(framework, given) or len(slots) == 1:
+        return None
     places = {slot: place for place, slot in enumerate(slots)}
     ends = [(places[slot], above) for slot, _, above in (*spans[0], *spans[1])]
     count = None if is_new or is_arrays else changes.counter(result)
@@ -195,7 +193,7 @@ def native_call(
         is_plain = plain.Arrays(given) if is_arrays else plain.Tensors(given, Reach(given, ends))
         function = make(kept.address(program), *passed, result)
     except (BufferError, RuntimeError, TypeError):
-        return None  # Of several frameworks, or of types that DLPack has not.
+        return None  # DLPack lacks a type, or can't say that an array is read-only.
     if type(function) is int:
         return None
     count_threads = host.thread_counter(framework)

@@ -97,8 +97,8 @@ def _build(backend: str) -> None:
 
 
 def _tvm_ffi() -> Any:
-    """tvm-ffi, without what it adds to old versions of torch: that would start CUDA in this process,
-    which then could not fork."""
+    """tvm-ffi without what it adds to old versions of torch: that starts CUDA, and no process may
+    fork then."""
     before = os.environ.get(_WITHOUT_ADDITIONS)
     os.environ[_WITHOUT_ADDITIONS] = "1"
     try:

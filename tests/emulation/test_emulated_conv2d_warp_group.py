@@ -325,6 +325,13 @@ def test_widened_filters(folder: Path) -> None:
         run(folder, Operator.fprop, own, element=element, split=split, widened=True, bias=True)
 
 
+def test_pieces_behind_what_filters_meet(folder: Path) -> None:
+    """Lines that whole pieces of zeros fill up to those of the cache: shared memory ends before
+    them."""
+    size = Conv2dSize(1, 38, 38, 10, 8, 7, 7, pad_h=3, pad_w=3)
+    run(folder, Operator.fprop, size, element=float32, split=True, widened=True)
+
+
 def test_slices_that_threads_share(folder: Path) -> None:
     size = Conv2dSize(4, 40, 40, 3, 8, 2, 2, slices=40)
     run(folder, Operator.wgrad, size, source=True, widened=True)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from kronop.descriptions.datatype import (
     float16,
     float32,
+    int8,
 )
 from kronop.descriptions.epilogue import LinearCombination
 from kronop.families.conv2d.cuda import warp_group_choice
@@ -54,6 +55,17 @@ def test_what_is_not_widened() -> None:
         design = next(item for item in designs if isinstance(item, Conv2dWidened))
         assert why in design.status_of(changed).reason
         assert design.seconds(changed, TARGET) == math.inf
+
+
+def test_tiles_whose_results_are_less_than_a_line() -> None:
+    """64 results of 1 byte, in a line of 128."""
+    for output, has in ((float16, True), (int8, False)):
+        epilogue = LinearCombination(output, 1, float32, float32)
+        designs = warp_group_choice.designs(description(Operator.fprop, float16, epilogue), TARGET)
+        narrow = [item for item in designs if item.product.wrapped.n == 64]
+        assert narrow
+        assert all(bool(item.status(TARGET)) == has for item in narrow)
+    assert "64 results of int8" in narrow[0].status(TARGET).reason
 
 
 def test_what_copies_of_pixels_do_not_reach() -> None:

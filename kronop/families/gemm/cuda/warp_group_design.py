@@ -209,6 +209,10 @@ class GemmWarpGroup(GemmDesign):
                 f"warp groups read {self.source.name} contiguous along K alone: A by rows, B by"
                 " columns"
             )
+        if self.n * self.staged.bytes < LINE_BYTES:
+            return Status.reject(
+                f"{self.n} results of {self.staged.name} are no whole line of {LINE_BYTES} bytes"
+            )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(
                 f"a block takes {self.stages} stages of {self.stage_bytes} and {_TEAMS} x"

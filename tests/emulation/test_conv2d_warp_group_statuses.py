@@ -57,6 +57,27 @@ def test_what_is_not_widened() -> None:
         assert design.seconds(changed, TARGET) == math.inf
 
 
+def test_lines_of_widened_images() -> None:
+    """Patches begin at lines of the cache, unless that takes more memory than there may be."""
+    layer = Conv2dSize(64, 224, 224, 3, 64, 7, 7, pad_h=3, pad_w=3, stride_h=2, stride_w=2)
+    for element, split, n, pitch, lines in (
+        (float16, False, 64, 32, 230),
+        (float16, False, 768, 24, 229),
+        (float32, True, 128, 32, 229),
+        (float32, True, 192, 24, 229),
+    ):
+        epilogue = LinearCombination(element, 1, float32, float32)
+        size = replace(layer, n=n)
+        for kind in (Operator.fprop, Operator.wgrad):
+            what = description(kind, element, epilogue, split=split)
+            designs = warp_group_choice.designs(what, TARGET)
+            design = next(item for item in designs if isinstance(item, Conv2dWidened))
+            assert design.status_of(size), design.status_of(size).reason
+            if kind is Operator.fprop:
+                count = (n * 112 * lines + 64 * 7) * pitch * (2 if split else 1)
+                assert design.workspace(size, TARGET, 1) == count * element.bytes
+
+
 def test_tiles_whose_results_are_less_than_a_line() -> None:
     """64 results of 1 byte, in a line of 128."""
     for output, has in ((float16, True), (int8, False)):

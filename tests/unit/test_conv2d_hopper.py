@@ -12,6 +12,7 @@ import kronop
 from kronop.compiler import cutlass_headers as headers
 from kronop.core.operation import Operation
 from kronop.descriptions.strided import Strided
+from kronop.families.conv2d.cuda import choice as cuda_choice
 from kronop.families.conv2d.cutlass import choice
 from kronop.families.conv2d.cutlass.hopper.design import Conv2dHopper
 from kronop.families.conv2d.description import Conv2dProblem, shapes_of
@@ -103,13 +104,33 @@ def test_words_that_only_cutlass_has_are_steered_to_it() -> None:
         (step,) = _steered(case, **asked).plan.steps
         assert type(step.design).__name__ == design
     for asked, reason in (
-        ({"tile_scheduler": kronop.TileSchedulerType.StreamK}, "stream-K"),
+        ({"tile_scheduler": kronop.TileSchedulerType.StreamK}, "computes one tile"),
         ({"tile_scheduler": kronop.TileSchedulerType.Persistent}, "computes one tile"),
         ({"epilogue_schedule": Results.TmaWarpSpecialized}, "leave from registers"),
         ({"kernel_schedule": Kernel.TmaWarpSpecializedPingpong}, "no ping-pong convolutions"),
     ):
         with pytest.raises(kronop.DescriptionError, match=reason):
             _steered(HOPPER["hopper fprop across"], **asked)
+
+
+@pytest.mark.parametrize(
+    ("case", "cluster", "changes", "reason"),
+    [
+        (DGRAD, (1, 2, 1), {"stride_w": 2}, "strides of 1 x 2"),
+        (FPROP, (1, 2, 1), {"groups": 2}, "2 groups"),
+        (FPROP, (1, 2, 1), {"slices": 2}, "sums in 2 slices"),
+        (FPROP, (1, 2, 1), {"c": 60}, "C = 60"),
+        (FPROP, (1, 2, 1), {"flipped": True}, "flipped filters"),
+        (FPROP, (2, 1, 1), {"c": 300}, "C = 300"),
+    ],
+)
+def test_why_a_tile_does_not_serve_a_size(
+    case: Case, cluster: tuple[int, int, int], changes: dict[str, Any], reason: str
+) -> None:
+    what = _steered(case, cluster_shape=cluster, stages=None).description
+    size = dataclasses.replace(LAYER, p=-1, q=-1, **changes)
+    with pytest.raises(kronop.ArgumentError, match=reason):
+        cuda_choice.plans(what, SM_90, 1, size)
 
 
 def test_stages_that_are_left_out_are_as_many_as_fit() -> None:

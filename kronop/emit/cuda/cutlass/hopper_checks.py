@@ -16,7 +16,7 @@ from kronop.descriptions.datatype import (
     int32,
 )
 from kronop.descriptions.math_instruction import MathOperation, OpClass
-from kronop.descriptions.tile import EpilogueScheduleType, TileSchedulerType
+from kronop.descriptions.tile import EpilogueScheduleType
 from kronop.emit.cuda.cutlass.hopper import WARP_GROUP, HopperDesign
 from kronop.machine import Feature
 from kronop.target import Target
@@ -57,8 +57,6 @@ def types(design: HopperDesign) -> str:
 
 
 def schedules(design: HopperDesign) -> str:
-    if design.tile_scheduler is TileSchedulerType.StreamK:
-        return "no kernel here cuts sums among blocks as stream-K does; take split_k_slices"
     if design.epilogue_schedule is EpilogueScheduleType.TmaWarpSpecialized:
         return "results of CUTLASS 3.x leave from registers here: NoSmemWarpSpecialized"
     return ""

@@ -59,7 +59,7 @@ def plans(
     """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`.
 
     Raises:
-        ArgumentError: the described tile is not possible for a size of such channels.
+        ArgumentError: the described tile is not possible for such a size.
     """
     size = size or USUAL[target.backend]
     every = _every(description, target, size)
@@ -71,14 +71,23 @@ def plans(
         count=count,
     )
     if not found:
-        reasons = (item.status(target).reason for item in every)
         raise ArgumentError(
-            "channels and filters",
-            expected="numbers for which the described tile is possible",
-            got=f"{size.told()}: {next(reasons, 'no tile')}",
+            "the convolution",
+            expected="one for which the described tile is possible",
+            got=f"{size.told()}: {_refusal(description, target, size, every)}",
             hint="leave out the tile",
         )
     return found
+
+
+def _refusal(
+    what: Conv2dDescription, target: Target, size: Conv2dSize, every: dict[Any, Any]
+) -> str:
+    """Why no design serves a size: what the first one says that would run on the target."""
+    designs = (*cutlass_choice.designs(what, target), *warp_group_choice.designs(what, target))
+    reasons = [item.status_of(size).reason for item in designs if item.status(target)]
+    reasons += [item.status(target).reason for item in every]
+    return next(filter(None, reasons), "no tile")
 
 
 def _every(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:

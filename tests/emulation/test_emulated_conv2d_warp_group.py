@@ -58,6 +58,7 @@ def run(
     element: DataType = float16,
     tile: Tile = _SHARED,
     cluster: int = 1,
+    stages: int | None = None,
     source: bool = False,
     bias: bool = False,
     epilogue: Epilogue | None = None,
@@ -84,10 +85,10 @@ def run(
     output = epilogue.element_output
     what = description(kind, element, epilogue, unity=unity, split=split)
     sort = Conv2dWidened if widened else Conv2dJoined if joined else Conv2dSlices
-    if cluster > 1:  # Which only described tiles have.
+    if cluster > 1 or stages:  # Which only described tiles have.
         m, n, alternate = tile
         warps, slab = (4 if alternate else 8, 1, 1), 128 // element.bytes
-        asked = TileDescription((m, n, slab), None, warps, what.math, (cluster, 1, 1))
+        asked = TileDescription((m, n, slab), stages, warps, what.math, (cluster, 1, 1))
         what = replace(what, tile=asked)
     design = next(
         item
@@ -290,6 +291,11 @@ def test_six_products(folder: Path, tile: Tile) -> None:
                 slices=slices,
                 source=True,
             )
+
+
+def test_six_products_of_fewer_stages(folder: Path) -> None:
+    own: dict[str, Any] = {"element": float32, "split": True, "slices": True}
+    run(folder, Operator.wgrad, _SIZES[0], stages=2, **own)
 
 
 def test_six_products_of_groups_and_of_widened_images(folder: Path) -> None:

@@ -11,6 +11,8 @@ import pytest
 import kronop
 from kronop.compiler import cutlass_headers as headers
 from kronop.core.operation import Operation
+from kronop.descriptions.datatype import DataType, float16, float32
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
 from kronop.families.conv2d.cuda import choice as cuda_choice
 from kronop.families.conv2d.cutlass import choice
@@ -111,6 +113,27 @@ def test_words_that_only_cutlass_has_are_steered_to_it() -> None:
     ):
         with pytest.raises(kronop.DescriptionError, match=reason):
             _steered(HOPPER["hopper fprop across"], **asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "slab", "cluster", "reason"),
+    [
+        ("wgrad", float32, 32, (2, 1, 1), "theirs are 128 x 128 x 32 .*, in clusters of 1 along M"),
+        ("wgrad", float16, 64, (2, 1, 1), "theirs are .*256 x 64 x 64.* in clusters of 1 along M"),
+        ("fprop", float16, 64, (1, 2, 1), "theirs are .*256 x 64 x 64.* clusters of 1 or 2 along"),
+    ],
+)
+def test_tiles_that_warp_groups_have_instead(
+    kind: str, element: DataType, slab: int, cluster: tuple[int, int, int], reason: str
+) -> None:
+    math = MathInstruction.tensor_op(element)
+    tile = kronop.TileDescription([128, 128, slab], None, [8, 1, 1], math, cluster)
+    tensor = kronop.TensorDescription(element, kronop.TensorNHWC, 16 // element.bytes)
+    sums = kronop.LinearCombination(element, 1, float32, float32)
+    with pytest.raises(kronop.DescriptionError, match=reason):
+        kronop.Conv2dOperation(
+            Operator[kind], None, "sm_90a", tile, tensor, tensor, tensor, None, sums
+        )
 
 
 @pytest.mark.parametrize(

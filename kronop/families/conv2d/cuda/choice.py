@@ -41,7 +41,7 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't."""
     own: Status = Status.reject("kernels of kronop's own read kronop.TensorNHWC")
     if not description.interleaved:
-        own = products.status_of_tile(_product(description, (1, 1)), target)
+        own = _status_of_tile(description, target)
     for design in _own(description, target, USUAL[target.backend]):
         own = design.status(target)
         if own:
@@ -51,6 +51,13 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
         return own
     refused = Status.reject(f"{own.reason}; of CUTLASS: {others[0].reason}")
     return next(filter(None, others), refused)
+
+
+def _status_of_tile(what: Conv2dDescription, target: Target) -> Status:
+    """Why the user's tile is not possible for blocks and warps; empty if it is."""
+    if what.tile is not None and what.tile.has_schedules:
+        return warp_group_choice.status_of_tile(what, target)
+    return products.status_of_tile(_product(what, (1, 1)), target)
 
 
 def plans(

@@ -101,6 +101,7 @@ def test_what_copies_of_pixels_do_not_reach() -> None:
         (replace(size, pad_w=130), "beyond the end along W"),
         (replace(size, dilation_h=130, p=180), "260 behind"),
         (replace(size, groups=2, c=80), "next group"),
+        (replace(size, n=2**14), "1474560000 pixels, or sums or columns"),
     ):
         assert why in design.status_of(changed).reason
         assert design.seconds(changed, TARGET) == math.inf

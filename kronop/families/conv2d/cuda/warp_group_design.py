@@ -13,13 +13,13 @@ from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, Wrapping, package_folder
 from kronop.families.conv2d.cuda.maps import map_of, map_of_pixels
-from kronop.families.conv2d.cuda.patches import Taps, patches
+from kronop.families.conv2d.cuda.patches import Taps, beyond_counts, patches
 from kronop.families.conv2d.cuda.strided_results import strided_results
 from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
-from kronop.families.gemm.cuda.warp_group_problem import GRANULE, MOST, PLANES, step_of
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE, PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
 from kronop.target import Target
@@ -147,9 +147,7 @@ class Conv2dWarpGroup(Wrapping):
             yield (
                 f"C = {size.channels}; columns of a result have channels in blocks of {CHANNELS}"
             )
-        m, n, k = self.kind.extents(size)
-        if 2 * max(m, n, k, size.n * size.h * size.w, size.n * size.p * size.q) > MOST:
-            yield f"more than {MOST} pixels, which kernels count in 32 bits"
+        yield from beyond_counts(self.kind, size)
 
     @property
     def block(self) -> int:

@@ -16,7 +16,6 @@ from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
-from kronop.emit.cuda.visit_sums import shares_of_join
 from kronop.emit.design import Constant, Instantiation, members, named, package_folder
 from kronop.emit.visit_design import repeating
 from kronop.families.gemm.cuda import warp_group_cost, warp_group_stored, warp_group_visitor
@@ -341,13 +340,8 @@ class GemmWarpGroup(GemmDesign):
     def joins_of(self, part: GemmProblem) -> Iterator[tuple[int, int]]:
         """(blocks, threads for each result) of a launch that combines partial results, if a visitor
         tree reduces."""
-        if self.tree is None or not self.tree.tree.reduces:
-            return
-        shares = shares_of_join(part.m, part.n, self.team_tile)
-        blocks = part.problems * operands.cover(max(part.m, part.n), _TEAM // shares)
-        blocks = operands.round_up(blocks, self.cluster)
-        operands.check_blocks(blocks)
-        yield blocks, shares
+        if self.tree is not None and self.tree.tree.reduces:
+            yield warp_group_visitor.join_of(self.team_tile, part, self.cluster)
 
     def values_of(self, part: GemmProblem) -> dict[str, Any]:
         """The members of the parameter struct.

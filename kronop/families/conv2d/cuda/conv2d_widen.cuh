@@ -18,7 +18,7 @@ struct Conv2dWidenParameters {
   long long height, width, channels;
   long long first_h, first_w;  // Where line 0, and the first tap of column 0, are in an image.
   long long stride_w, apart;   // Distances of columns, and of taps.
-  long long pitch, met;        // Of a line what a column has: with zeros behind what it meets.
+  long long pitch, met;        // Elements of a line of a column: all, and those before the zeros.
   long long across, pixels;    // Columns of a tile, and the pixels of a line that they meet.
   long long tiles;             // of a line
   long long image, line, pixel, channel;  // strides in elements

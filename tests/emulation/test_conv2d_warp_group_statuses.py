@@ -11,12 +11,14 @@ from kronop.descriptions.datatype import (
     int8,
 )
 from kronop.descriptions.epilogue import LinearCombination
+from kronop.emit.cuda.machine import hertz, memory_rate
 from kronop.families.conv2d.cuda import warp_group_choice
 from kronop.families.conv2d.cuda.joined import Conv2dJoined
 from kronop.families.conv2d.cuda.warp_group_design import Conv2dWarpGroup
 from kronop.families.conv2d.cuda.widened import Conv2dWidened
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
+from kronop.machine import MEASURED
 from tests.emulation.test_emulated_conv2d_warp_group import (
     TARGET,
     description,
@@ -105,6 +107,19 @@ def test_what_copies_of_pixels_do_not_reach() -> None:
     ):
         assert why in design.status_of(changed).reason
         assert design.seconds(changed, TARGET) == math.inf
+
+
+def test_a_launch_is_modelled_once() -> None:
+    """Arithmetic and memory traffic hide each other in part, and the launch not at all."""
+    size = Conv2dSize(1, 4, 4, 64, 64, 1, 1)
+    what = description(Operator.fprop, float16, LinearCombination(float16, 1, float32, float32))
+    for design in warp_group_choice.designs(what, TARGET):
+        if isinstance(design, Conv2dWarpGroup):
+            own = design.wrapped
+            cycles = sum(own.cycles_of_tile(64)) + own.cycles_of_results + 200
+            moved = 2 * (64 * 64 + 2 * 16 * 64)
+            most = MEASURED.launch + cycles / hertz(TARGET) + moved / memory_rate(TARGET)
+            assert MEASURED.launch < design.seconds(size, TARGET) < most
 
 
 def test_results_without_pixels() -> None:

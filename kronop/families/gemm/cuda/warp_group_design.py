@@ -230,16 +230,22 @@ class GemmWarpGroup(GemmDesign):
         rounds = operands.cover(self.count_tiles(m, n, size.batch), self.blocks_at_once(target))
         each, last = self.cycles_of_tile(size.k)
         moved = ((m + n) * size.k * self.source.bytes + m * n * self.bytes_of_result) * size.batch
-        return self.seconds_of(rounds * each + last, moved, target)
+        cycles = rounds * each + last, moved / (memory_bytes_per_cycle(target) * target.cores)
+        return max(cycles) / hertz(target) + MEASURED.launch
 
     def cycles_of_tile(self, k: int) -> tuple[float, float]:
         """Cycles of each tile, where sums have so many products, and what the last one adds."""
         tile, how = (self.m, self.n, self.alternate), (self.split, self.converts)
         step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, *how)
         multiply = operands.round_up(k, self.slab) * step
-        results = self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
+        results = self.cycles_of_results
         each = max(multiply, results) if self.alternate else multiply + results
         return each, results * self.alternate + warp_group_cost.CYCLES_OF_TILE
+
+    @property
+    def cycles_of_results(self) -> float:
+        """Those of the end of a tile."""
+        return self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
 
     @property
     def bytes_of_result(self) -> int:
@@ -247,11 +253,6 @@ class GemmWarpGroup(GemmDesign):
         if self.tree is None:
             return self.output.bytes
         return moved_bytes(self.tree) - self.tree.element_accumulator.bytes
-
-    def seconds_of(self, cycles: float, moved: float, target: Target) -> float:
-        """The time of so many cycles of the busiest multiprocessor, and bytes of memory traffic."""
-        cycles = max(cycles, moved / (memory_bytes_per_cycle(target) * target.cores))
-        return cycles / hertz(target) + MEASURED.launch
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(

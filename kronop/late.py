@@ -65,7 +65,7 @@ def imported(name: str) -> ModuleType:
         ImportError: there is no such module, or it can't be imported.
     """
     module = sys.modules.get(name)
-    if module is not None and not _is_initializing(module):
+    if module is not None and not is_initializing(module):
         return module
     found: ModuleType = _elsewhere(importlib.import_module, name)
     return found
@@ -90,7 +90,8 @@ def spec_of(name: str) -> ModuleSpec | None:
     return spec
 
 
-def _is_initializing(module: object) -> bool:
+def is_initializing(module: object) -> bool:
+    """Whether a module is being imported."""
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 

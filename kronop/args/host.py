@@ -7,6 +7,7 @@ import math
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,12 @@ def empty_array(shape: tuple[int, ...], dtype: Any) -> Any:
     memory = np.empty(size + _CACHE_LINE, np.uint8)
     start = -memory.__array_interface__["data"][0] % _CACHE_LINE
     return memory[start : start + size].view(dtype).reshape(shape)
+
+
+def array_maker(shape: tuple[int, ...], dtype: Any) -> Callable[[], Any]:
+    """A function that makes arrays as `empty_array` does."""
+    is_large = math.prod(shape) * np.dtype(dtype).itemsize >= _LARGE
+    return functools.partial(empty_array if is_large else np.empty, shape, dtype)
 
 
 class HostBuffer:
@@ -98,6 +105,12 @@ def host_threads(framework: str) -> int:
     for torch tensors, else `thread_count`."""
     torch = sys.modules.get("torch") if framework == "torch" else None
     return thread_count() if torch is None else int(torch.get_num_threads())
+
+
+def thread_counter(framework: str) -> Callable[[], int]:
+    """The function that counts these threads."""
+    torch = sys.modules.get("torch") if framework == "torch" else None
+    return thread_count if torch is None else torch.get_num_threads
 
 
 def most_threads() -> int:

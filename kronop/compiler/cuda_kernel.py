@@ -217,6 +217,11 @@ def _primary_context(device: int) -> object:
     return check(driver.cuDevicePrimaryCtxRetain(handle), f"context of GPU {device}")
 
 
+def context_of(device: int) -> int:
+    """The address of that context, for callers in native code."""
+    return int(_primary_context(device))  # type: ignore[call-overload,no-any-return]
+
+
 def _config(launch: Launch, stream: int) -> object:
     config = _driver().CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = launch.grid

@@ -125,6 +125,15 @@ def patches(parameters: bytes, pointers: Sequence[int], lows: Sequence[int]) -> 
     return [(at, *_place(words[at], lows)) for at in pointers if words[at]]
 
 
+def maps(launch: Launch, lows: Sequence[int]) -> tuple[Map, ...]:
+    """The tensor maps of a launch that was packed with symbolic addresses."""
+    return tuple(
+        Map(offset, nbytes, value, *_place(value.address, lows))
+        for offset, nbytes, value in launch.blocks
+        if value.address
+    )
+
+
 def _place(symbolic: int, lows: Sequence[int]) -> tuple[int, int]:
     """The slot of a symbolic address, and its offset in bytes from that slot's address."""
     slot = (symbolic >> _SLOT_BITS) - 1
@@ -147,12 +156,26 @@ def plan_without_maps(arguments: Arguments, symbols: Symbols) -> Plan:
 
 
 @dataclass(frozen=True, slots=True)
+class Map:
+    """A tensor map in packed parameters: its first byte, and the place of its tensor's memory as a
+    slot and the bytes to add to that slot's address."""
+
+    offset: int
+    nbytes: int
+    value: TensorMap
+    slot: int
+    displacement: int
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
-    """One launch of a kernel, over addresses: `patches` as of the function of that name."""
+    """One launch of a kernel, over addresses: `patches` as of the function of that name. A map
+    without memory is in no list: it is the same in every launch."""
 
     kernel: Kernel
     launch: Launch
     patches: tuple[_Patch, ...]
+    maps: tuple[Map, ...]
 
 
 class Product:
@@ -184,13 +207,14 @@ class Product:
         if not 0 < len(launches) <= _MOST_LAUNCHES:
             raise UnfitError
         self.scratch_bytes = symbols.nbytes
-        self._lows = lows = symbols.lows
+        lows = symbols.lows
         steps = served.plan.steps
         self.records = tuple(
             Record(
                 served.kernels[item.step],
                 item,
                 tuple(patches(item.parameters, steps[item.step].design.signature.pointers, lows)),
+                maps(item, lows),
             )
             for item in launches
         )
@@ -205,17 +229,15 @@ class Product:
         for record in self.records:
             launch = record.launch
             # Tensor maps encode real addresses, and there are only symbols yet: bind without
-            # them, and write them in each launch. A map without memory (address 0) has no symbol:
-            # it is the same in every launch.
+            # them, and write them in each launch.
             fixed = tuple(block for block in launch.blocks if not block[-1].address)
             bare = dataclasses.replace(launch, blocks=fixed) if launch.blocks else launch
             launcher, words = record.kernel.bind_words(bare, self._device)
             launchers.append(launcher)
             every += [(words, *patch) for patch in record.patches]
-            for offset, nbytes, value in launch.blocks:
-                if value.address:
-                    place = memoryview(words).cast("B")[offset : offset + nbytes]
-                    blocks.append((place, value, *_place(value.address, self._lows)))
+            for item in record.maps:
+                place = memoryview(words).cast("B")[item.offset : item.offset + item.nbytes]
+                blocks.append((place, item.value, item.slot, item.displacement))
         return every, blocks, launchers
 
 

@@ -28,17 +28,18 @@ from kronop.args.view import Device, TensorView, contiguous_strides
 from kronop.core import winners
 from kronop.core.addressed import Product, Reach, Symbols, UnfitError
 from kronop.core.gathering import is_gathering
+from kronop.core.native.calls import NativeCall, Span, maker, native_call
 from kronop.tensors import Tensor
 
 # Bounds of the memory that remembered calls hold, in tensors and launches. With more tensors in a
 # call the checks cost little beside the work.
 _MOST_HELD, _MOST_TENSORS = 1 << 14, 1 << 10
 _MOST_SEEN = 512
+# Calls of a form that are tried one after the other.
+_MOST_NATIVE = 4
 _NUMBERS = (float, int)
 
 Key = tuple[Any, ...]
-# A slot, and the bounds of its tensor's memory in bytes from its address.
-_Span = tuple[int, int, int]
 
 
 class Call:
@@ -71,6 +72,8 @@ class Call:
     ) -> None:
         self.knobs = knobs.current()
         self.product = product
+        self._is_settled = False  # Whether native code was asked to take the call.
+        self._kind, self._beta = (device, framework), beta
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
         self._make_scratch = None if device.is_host else signature.scratch_maker(framework)
@@ -121,6 +124,16 @@ class Call:
             return None
         return results if len(results) > 1 else results[0]
 
+    def native(self, alpha: float, tensors: Sequence[Tensor], result: Tensor) -> NativeCall | None:
+        """What runs the call in native code, once; None if nothing can, or not yet. The tensors are
+        those that `run` got, and its result."""
+        make = None if self._is_settled else maker(self._kind[0])
+        if make is None:
+            return None
+        self._is_settled = True
+        spans, scalars = (self._read, self._written), (alpha, self._beta)
+        return native_call(make, self.product, *scalars, tensors, result, spans, self._kind)
+
     def _launch_with_scratch(self, addresses: list[int], stream: int, x: Tensor) -> bool:
         """Launches the product; False if torch's allocator has no room for the scratch memory."""
         product = self.product
@@ -157,7 +170,7 @@ class Call:
         return False
 
 
-def _is_crossed(read: list[_Span], written: list[_Span], addresses: Sequence[int]) -> bool:
+def _is_crossed(read: list[Span], written: list[Span], addresses: Sequence[int]) -> bool:
     """Whether memory that is written overlaps other memory."""
     every = [
         (addresses[slot] + below, addresses[slot] + above, is_written)
@@ -174,7 +187,7 @@ def _is_crossed(read: list[_Span], written: list[_Span], addresses: Sequence[int
     return False
 
 
-def _span(slot: int, tensor: Tensor) -> _Span:
+def _span(slot: int, tensor: Tensor) -> Span:
     item = view(tensor, "")
     low, high = span(item)
     return slot, low - item.pointer, high - item.pointer
@@ -233,6 +246,8 @@ def _maker(item: TensorView, framework: str, result: Tensor) -> signature.Maker:
 # signatures of calls that were made once. No lock is needed: at worst two threads learn the same
 # call, or one thread clears what another has just stored.
 _calls: dict[Key, Call | None] = {}
+# Calls that native code runs, by form and X's shape.
+_natives: dict[Key, list[NativeCall]] = {}
 _seen: set[int] = set()
 _held = 0
 _age = 0
@@ -248,6 +263,7 @@ def forget() -> None:
 def _drop() -> None:
     global _held
     _calls.clear()
+    _natives.clear()
     _held = 0
 
 
@@ -263,6 +279,7 @@ def outdate() -> None:
     """Changes `surroundings`, so that callers drop remembered calls they hold themselves."""
     global _age
     _age += 1
+    _natives.clear()
 
 
 def repeat(
@@ -279,13 +296,27 @@ def repeat(
         results: how many results there are. Of several, a Z for each comes before all of them, and
             the list of them is the result.
     """
+    try:
+        natives = _natives.get((form, tensors[0].shape), [])
+    except (AttributeError, TypeError):  # Not a tensor, or one of symbolic extents.
+        natives = []
+    for native in natives:
+        result = native.run(alpha, beta, tensors)
+        if result is not None:
+            return result, None
     known = recognise(form, alpha, beta, tensors, results)
     if known is None:
         return None, None
     key, addresses = known
     call = _calls.get(key)
     if call is not None and call.knobs is knobs.current():
-        return call.run(tensors, addresses), None
+        result = call.run(tensors, addresses)
+        if result is not None and results == 1 and not call.knobs.debug:
+            made = call.native(alpha, tensors, result)
+            if made is not None:
+                natives = _natives.setdefault((form, tensors[0].shape), [])
+                natives[:] = [made, *natives[: _MOST_NATIVE - 1]]
+        return result, None
     return None, _lesson(key, beta, tensors, addresses, results)
 
 

@@ -20,6 +20,7 @@ from kronop.artifacts import Language, Source
 from kronop.compiler.cuda_headers import driver_headers
 from kronop.compiler.host_kernel import HostKernel, alone_address
 from kronop.core.addressed import Record
+from kronop.core.native.launches import HEADERS, Kept, launches
 from kronop.frozen import dataclass
 from kronop.late import module_lock
 from kronop.target import Target
@@ -29,24 +30,6 @@ CALL = "kronop"
 _HEADERS = Path(__file__).parent / "include"
 _PLATFORMS = {"cpu": "cpu", "cuda": "CUDA"}  # The names in lowering rules, and in XLA.
 _DRIVER = "libcuda.so.1"
-
-
-class _Patch(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_int64) for name in ("word", "slot", "displacement"))
-
-
-class _Launch(ctypes.Structure):
-    _fields_ = (
-        ("kernel", ctypes.c_void_p),
-        ("parameters", ctypes.c_void_p),
-        ("nbytes", ctypes.c_int64),
-        ("patches", ctypes.c_void_p),
-        ("patch_count", ctypes.c_int64),
-        ("grid", ctypes.c_uint32 * 3),
-        ("block", ctypes.c_uint32 * 3),
-        ("shared_bytes", ctypes.c_uint32),
-        ("overlaps", ctypes.c_uint32),
-    )
 
 
 class _Program(ctypes.Structure):
@@ -119,31 +102,15 @@ def register(platform: str, program: Program, devices: Sequence[int]) -> int:
     return key
 
 
-def _struct(key: int, program: Program, devices: Sequence[int]) -> tuple[_Program, list[object]]:
-    """The program in native memory, and the objects that own what it points to."""
-    kept: list[object] = []
-
-    def address(owner: Any) -> int:
-        kept.append(owner)
-        return ctypes.addressof(owner)
-
-    launches = (_Launch * len(program.records))()
-    for place, record in zip(launches, program.records, strict=True):
-        launch, count = record.launch, len(record.patches)
-        for device in devices:  # Shared memory is allowed on each of them.
-            place.kernel = record.kernel.address(launch, device)
-        place.nbytes, place.patch_count = len(launch.parameters), count
-        place.parameters = address(ctypes.create_string_buffer(launch.parameters, place.nbytes))
-        place.patches = address((_Patch * count)(*(_Patch(*patch) for patch in record.patches)))
-        place.grid[:], place.block[:] = launch.grid, launch.block
-        place.shared_bytes, place.overlaps = launch.shared_bytes, launch.overlaps
-    slots = len(program.alignments)
+def _struct(key: int, program: Program, devices: Sequence[int]) -> tuple[_Program, Kept]:
+    """The program in native memory, and what owns the memory that it points to."""
+    kept = Kept()
     made = _Program(
         key=key,
-        launches=address(launches),
-        launch_count=len(launches),
-        alignments=address((ctypes.c_int64 * slots)(*program.alignments)),
-        slot_count=slots,
+        launches=launches(program.records, devices, kept),
+        launch_count=len(program.records),
+        alignments=kept.numbers(program.alignments),
+        slot_count=len(program.alignments),
         alone=alone_address(),
     )
     return made, kept
@@ -179,6 +146,7 @@ def source(platform: str) -> Source:
         language=Language.CXX,
         include_directories=(
             str(_HEADERS),
+            str(HEADERS),
             jax.ffi.include_dir(),
             *(driver_headers() if platform == "cuda" else ()),
         ),

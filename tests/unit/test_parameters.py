@@ -91,8 +91,9 @@ def test_a_kernel_reads_what_is_packed(kernel: Any) -> None:
 def _launches(kernel: Any, launch: Launch, lows: list[int]) -> addressed.Launches:
     product: Any = object.__new__(addressed.Product)
     found = addressed.patches(launch.parameters, _SIGNATURE.pointers, lows)
-    product.records = (addressed.Record(kernel, launch, tuple(found)),)
-    product._device, product._lows = 0, lows
+    maps = addressed.maps(launch, lows)
+    product.records = (addressed.Record(kernel, launch, tuple(found), maps),)
+    product._device = 0
     return addressed.Launches([product])
 
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import kronop
 from kronop import knobs
 from kronop.core import addressed, prepared, winners
+from kronop.core.native.calls import NativeCall
 from tests import support
 from tests.test_properties import _kron_problems, _ksparse_problems
 
@@ -33,7 +34,7 @@ class _Counter:
 @pytest.fixture
 def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Counter]:
     prepared.forget()
-    counter, run = _Counter(), prepared.Call.run
+    counter, run, native = _Counter(), prepared.Call.run, NativeCall.run
 
     def counting(self: Any, *arguments: Any) -> Any:
         result = run(self, *arguments)
@@ -41,7 +42,13 @@ def counter(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Counter]:
         counter.declined += result is None
         return result
 
+    def counting_native(self: Any, *arguments: Any) -> Any:
+        result = native(self, *arguments)
+        counter.repeated += result is not None
+        return result
+
     monkeypatch.setattr(prepared.Call, "run", counting)
+    monkeypatch.setattr(NativeCall, "run", counting_native)
     yield counter
     prepared.forget()
 

@@ -50,8 +50,7 @@ struct Conv2dStrided : Conv2dPart<Product> {
   KRONOP_INLINE void store_rows(const void* from, int column, long long m, int group) const {
     if (column >= this->n) return;
     const Conv2dPixel at(*this, m);
-    store_pixels(from, this->y_map,
-                 BoxPlace{int(this->n) * group + column, at.w, at.h, at.image});
+    store_pixels(from, this->y_map, BoxPlace{int(this->n) * group + column, at.w, at.h, at.image});
   }
 };
 

@@ -11,8 +11,8 @@
 //
 // float32 as three TF32 products (kSplit): gemm_split.cuh has left two planes of both operands in
 // the workspace, values and remainders. A slab has both planes. If both operands are contiguous
-// along their other index, as those of a wgrad are, gemm_warp_group_planes.cuh splits them in shared
-// memory instead.
+// along their other index, as those of a wgrad are, gemm_warp_group_planes.cuh splits them in
+// shared memory instead.
 #pragma once
 
 #include "gemm_warp_group_mma.cuh"

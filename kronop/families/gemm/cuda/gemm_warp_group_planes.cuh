@@ -1,4 +1,5 @@
-// float32 products as six products of bfloat16, whose operands a warp group splits in shared memory.
+// float32 products as six products of bfloat16, whose operands a warp group splits in shared
+// memory.
 //
 // A number is the sum of three numbers of bfloat16, each of the rest that those before it leave: 24
 // bits. The products of these whose places add up to no more than two bfloat16 are summed; what is
@@ -18,8 +19,12 @@ namespace gemm {
 KRONOP_INLINE unsigned pack_finite(float low, float high) {
 #if defined(KRONOP_EMULATION)
   constexpr float most = 0x1.fep127f;
-  return pack<bfloat16_t>(low > most ? most : low < -most ? -most : low,
-                          high > most ? most : high < -most ? -most : high);
+  return pack<bfloat16_t>(low > most    ? most
+                          : low < -most ? -most
+                                        : low,
+                          high > most    ? most
+                          : high < -most ? -most
+                                         : high);
 #else
   unsigned word;
   asm("cvt.rn.satfinite.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
@@ -50,7 +55,8 @@ KRONOP_INLINE void split_slab(const unsigned char* slab, unsigned char* stage) {
 #pragma unroll 4
   for (int at = 0; at < blocks; ++at) {
     const auto* const line = reinterpret_cast<const float*>(slab + at * block);
-    const auto first = load<float, 4>(line + from / 4), second = load<float, 4>(line + (from ^ 16) / 4);
+    const auto first = load<float, 4>(line + from / 4),
+               second = load<float, 4>(line + (from ^ 16) / 4);
     Vector<unsigned, 4> planes[3];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -204,8 +204,7 @@ class WarpGroupResults {
   template <class Member>
   KRONOP_INLINE static bool in_pairs(const Member& p, const void* from, long long column,
                                      long long steps) {
-    return column == 1 && ((p.n | steps) & 1) == 0 &&
-           (unsigned long long)from % sizeof(Pair) == 0;
+    return column == 1 && ((p.n | steps) & 1) == 0 && (unsigned long long)from % sizeof(Pair) == 0;
   }
 
   // A thread's share of a piece: in each block of 8 columns two neighbours, of two rows. The source

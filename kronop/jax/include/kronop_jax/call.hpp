@@ -4,28 +4,14 @@
 // Only XLA's C interface is used: it is stable, and compiles in a tenth of the time of the C++ one.
 #pragma once
 
-#include <stdint.h>
-#include <string.h>
-
 #include <atomic>
 
+#include "kronop_native/launches.hpp"
 #include "xla/ffi/api/c_api.h"
 
 namespace {
 
-// A parameter word that holds an address: that of a buffer, and bytes to add to it.
-struct Patch {
-  int64_t word, slot, displacement;
-};
-
-struct Launch {
-  void* kernel;  // A function of the host, or a CUkernel.
-  const void* parameters;
-  int64_t nbytes;
-  const Patch* patches;
-  int64_t patch_count;
-  uint32_t grid[3], block[3], shared_bytes, overlaps;
-};
+using kronop_native::Launch;
 
 // A program is registered once, under a key made of its contents, and lives as long as the process.
 struct Program {
@@ -97,23 +83,6 @@ const char* unfit(const XLA_FFI_CallFrame* frame, const Program& program) {
   return nullptr;
 }
 
-// Runs one launch with parameters of its own, aligned for blocks within them, so that any number of
-// threads may run a program at once. Not inlined: the memory is freed when it returns.
-template <class Run>
-__attribute__((noinline)) int launched(const XLA_FFI_CallFrame* frame, const Program& program,
-                                       const Launch& launch, const Run& run) {
-  constexpr uint64_t kAlignment = 128;
-  const uint64_t memory = reinterpret_cast<uint64_t>(__builtin_alloca(launch.nbytes + kAlignment));
-  char* parameters = reinterpret_cast<char*>((memory + kAlignment - 1) / kAlignment * kAlignment);
-  memcpy(parameters, launch.parameters, launch.nbytes);
-  for (int64_t at = 0; at < launch.patch_count; ++at) {
-    const Patch& patch = launch.patches[at];
-    const uint64_t address = address_of(frame, patch.slot) + uint64_t(patch.displacement);
-    memcpy(parameters + 8 * patch.word, &address, 8);
-  }
-  return run(program, launch, parameters);
-}
-
 // Runs the program that the call's only attribute names. `Run` returns 0 if a launch succeeded.
 template <class Run>
 XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Run& run) {
@@ -127,8 +96,17 @@ XLA_FFI_Error* call(const XLA_FFI_CallFrame* frame, const Run& run) {
   if (const char* message = unfit(frame, *program)) {
     return failed(frame, XLA_FFI_Error_Code_INVALID_ARGUMENT, message);
   }
+  const auto address = [frame](int64_t slot) { return address_of(frame, slot); };
+  const struct {
+    const Program& program;
+    const Run& run;
+    int place(void*, uint64_t) const { return 1; }  // Programs with tensor maps are refused.
+    int operator()(const Launch& launch, void* parameters) const {
+      return run(program, launch, parameters);
+    }
+  } start{*program, run};
   for (int64_t at = 0; at < program->launch_count; ++at) {
-    if (launched(frame, *program, program->launches[at], run)) {
+    if (kronop_native::launched(program->launches[at], address, start)) {
       return failed(frame, XLA_FFI_Error_Code_INTERNAL, "kronop: a kernel did not run");
     }
   }

@@ -76,7 +76,7 @@ def tiles(design: HopperDesign, warp_groups: int, columns: int) -> str:
         return f"tile K of {k} {design.source.name} is not {LINE_BYTES} bytes"
     if m % (_ROWS * warp_groups) or m > _MOST_LINES:
         return f"tile M of {m} is no multiple of {_ROWS * warp_groups}, or above {_MOST_LINES}"
-    # CUTLASS has fewer choices of N for TF32 and int8; CuTe's copies do not have odd multiples of 8.
+    # CUTLASS has fewer choices of N for TF32 and int8; CuTe's copies have no odd multiples of 8.
     step = max(columns, 32 if design.source in (float32, int8) else 16)
     if n % step or n > _MOST_COLUMNS:
         return f"tile N of {n} is no multiple of {step}, or above {_MOST_COLUMNS}"

@@ -37,8 +37,7 @@ struct bfloat16_t;
 
 namespace emulation {
 
-inline constexpr std::size_t stack_bytes = 256 * 1024, poisoned_bytes = 8 * 1024,
-                             page_bytes = 4096;
+inline constexpr std::size_t stack_bytes = 256 * 1024, poisoned_bytes = 8 * 1024, page_bytes = 4096;
 // Of a cluster.
 inline constexpr unsigned most_blocks = 16, most_threads = 8192, most_warps = most_threads / 32;
 
@@ -154,8 +153,8 @@ inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned sh
   // touches it ends the process.
   const std::size_t own = (shared_bytes + 1024 - 1) / 1024 * 1024,
                     apart = (own + page_bytes - 1) / page_bytes * page_bytes + page_bytes;
-  void* const mapped = mmap(nullptr, cluster * apart, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const mapped =
+      mmap(nullptr, cluster * apart, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) std::abort();
   for (unsigned block = 0; block < cluster; ++block) {
     unsigned char* const behind = static_cast<unsigned char*>(mapped) + (block + 1) * apart;

@@ -109,7 +109,7 @@ struct Store {
   unsigned char* from;
   MapPlace place;
 };
-inline Store stores[1024];  // that have not read shared memory
+inline Store stores[1024];                                 // that have not read shared memory
 inline unsigned count_of_stores, committed[most_threads];  // groups of each thread
 
 // NOTE: GPUs write whole granules of 16 bytes, also where a row of the tensor ends within one.

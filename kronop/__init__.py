@@ -93,7 +93,8 @@ else:  # Checkers know the names above, and tell of others.
             return value
         is_module = name.isidentifier() and not name.startswith("_")
         if not is_module or _spec_of(f"kronop.{name}") is None:
-            raise AttributeError(f"module 'kronop' has no attribute {name!r}")
+            hint = f"; there is kronop.conv.{name}" if name.startswith("conv2d") else ""
+            raise AttributeError(f"module 'kronop' has no attribute {name!r}{hint}")
         try:
             return _imported(f"kronop.{name}")
         except ImportError as error:

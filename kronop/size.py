@@ -97,6 +97,12 @@ def extent_of(name: str, value: Any, hint: str) -> int:
     return extent
 
 
+def size_within(item: Any, kind: type) -> Any:
+    """The size of this kind that an object holds, as PyCUTLASS's problem sizes do; else itself."""
+    found = getattr(item, "size", None)
+    return found if isinstance(found, kind) else item
+
+
 def problems(batch: Sequence[Any]) -> int:
     """The number of problems in a batch of these leading dimensions.
 

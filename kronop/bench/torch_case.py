@@ -50,7 +50,7 @@ def configure(
     """
     add = parser.add_argument
     add("--device", choices=("cpu", "cuda"), default="cpu")
-    add("--dtype", nargs="+", choices=dtypes)
+    add("--dtype", nargs="+", choices=dtypes, help="one or several (default: the usual ones)")
     add("--shapes", nargs="+", metavar="SHAPE", help=shapes)
     add("--activation", nargs="+", choices=EPILOGUES, default=["none"], help=activation)
     add("--repeats", type=int, default=15, help="rounds of timing (default 15)")

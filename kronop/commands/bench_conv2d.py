@@ -19,7 +19,7 @@ _DTYPES = {
 }
 _BATCH = {"cuda": 64, "cpu": 4}
 _LAYER = re.compile(
-    r"([1-9]\d*)x([1-9]\d*)x([1-9]\d*)/([1-9]\d*)x([1-9]\d*)x([1-9]\d*)(?:/([1-9]\d*)(?:/([1-9]\d*))?)?"
+    r"(?:([1-9]\d*)x)?([1-9]\d*)x([1-9]\d*)x([1-9]\d*)/([1-9]\d*)x([1-9]\d*)x([1-9]\d*)(?:/([1-9]\d*)(?:/([1-9]\d*))?)?"
 )
 
 _PACES = {"cpu": Pace(2.5, 2e9), "cuda": Pace(1.5, 7e11)}
@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         parser,
         [*_DTYPES["cuda"], "int8"],
         "images / filters / stride / groups, as 56x56x64/128x3x3/2 for H x W x C, K x R x S, padded"
-        " by half a filter (default ResNet-50's layers)",
+        " by half a filter; 8x56x56x64 are 8 images (default ResNet-50's layers)",
         "of fprop: none, bias, or an activation behind a bias (default none)",
     )
     add, kinds = parser.add_argument, [item.name for item in Operator]
@@ -87,7 +87,7 @@ def _has(kind: Operator, dtype: str, epilogue: str) -> bool:
 
 
 def size_of(text: str, batch: int) -> Conv2dSize:
-    """The size of a layer, for so many images.
+    """The size of a layer, for so many images if it has no N in front.
 
     Raises:
         ArgumentError: it is not written so, or does not fit.
@@ -100,6 +100,7 @@ def size_of(text: str, batch: int) -> Conv2dSize:
             got=f"{text} and {batch}",
             hint="for example 56x56x64/128x3x3/2",
         )
-    h, w, c, k, r, s, stride, groups = (int(item or 1) for item in found.groups())
+    own, *others = found.groups()
+    h, w, c, k, r, s, stride, groups = (int(item or 1) for item in others)
     geometry = Geometry.of(stride, (r // 2, s // 2), 1, groups)
-    return geometry.size((batch, c, h, w), (k, c // groups, r, s))
+    return geometry.size((int(own or batch), c, h, w), (k, c // groups, r, s))

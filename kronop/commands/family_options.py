@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import kronop
@@ -11,10 +12,13 @@ from kronop import families
 from kronop.commands import parsing
 from kronop.commands.parsing import Examples
 from kronop.core.command import Command, Flag
+from kronop.core.export.operands import RESULT, SOURCE, Operand, operands_of
 from kronop.core.family import Family
 from kronop.core.operation import AnyOperation
-from kronop.descriptions.datatype import TENSOR_TYPES, result_type
+from kronop.descriptions.datatype import TENSOR_TYPES, Layout, result_type
 from kronop.errors import ArgumentError
+
+_ACCESS = 16  # The bytes of the widest access, to which rows are aligned where they can be.
 
 
 def add(
@@ -98,6 +102,33 @@ def operation_of(
     epilogue = kronop.LinearCombination(output, last, accumulator, accumulator)
     common = (options.target, None, x, kronop.TensorDescription(element), y, epilogue)
     return family.operation(options, options.shape, common)
+
+
+def aligned(
+    operation: AnyOperation, options: argparse.Namespace, family: Command, sizes: Sequence[Any]
+) -> AnyOperation:
+    """The operation that the user named, whose rows are as aligned as those of dense operands of
+    these sizes; `operation` is the one that promises nothing."""
+    if operation.kind.arguments is None:
+        return operation
+    operands = operands_of(operation, sizes[0])
+    result = next(item for item in operands if item.name == RESULT)
+    first, last = _alignment(operands[0], sizes), _alignment(result, sizes)
+    if (first, last) == (1, 1):
+        return operation
+    found = operation_of(options, family, (first, last))
+    inputs = [item for item in operands_of(found, sizes[0]) if item.name not in (RESULT, SOURCE)]
+    promised = [item for item in inputs if item.description.alignment > 1]
+    least = math.gcd(first, *(_alignment(item, sizes) for item in promised))
+    # Another operand may have shorter rows.
+    return operation_of(options, family, (least, last)) if least < first else found
+
+
+def _alignment(item: Operand, sizes: Sequence[Any]) -> int:
+    """The most elements of an access to which every row of a dense operand is aligned."""
+    most = _ACCESS // item.description.element.bytes
+    axis = -2 if item.description.layout is Layout.ColumnMajor else -1
+    return math.gcd(most, *(item.shape_for(size)[axis] for size in sizes))
 
 
 def _flags(commands: Mapping[str, Command]) -> Iterator[tuple[str, str, Flag]]:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from kronop import compiler
 from kronop.artifacts import Binary, Resources, Source
 from kronop.commands import family_options
+from kronop.core.operation import AnyOperation
 from kronop.descriptions.datatype import TENSOR_TYPES, result_type
 from kronop.emit.plan import Plan
 from kronop.emit.render import render
 from kronop.errors import CompileError
-from kronop.size import Size
+from kronop.size import Rows, Size
 
 EXAMPLES = {
     "show kron 8^5": "the plan for this CPU",
@@ -33,9 +34,13 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         default="x86",
         help="a GPU, as 80, sm_80 or cuda; x86, x86-avx2, arm64, ... (default x86)",
     )
-    parser.add_argument("--dtype", default="float32", choices=list(TENSOR_TYPES))
     parser.add_argument(
-        "--alignment", type=int, default=1, help="of X and Y, in elements (default 1)"
+        "--dtype", default="float32", choices=list(TENSOR_TYPES), help="(default float32)"
+    )
+    parser.add_argument(
+        "--alignment",
+        type=int,
+        help="of the operands' rows and the result's, in elements (default: that of the shape)",
     )
     parser.add_argument(
         "--view", default="plan", choices=list(_SHOWN), help="what to print (default plan)"
@@ -44,13 +49,23 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> None:
     family = family_options.chosen(options)
+    size = family.size(options, options.shape)
+    promised = 1 if options.alignment is None else options.alignment
     # Results that are wider than operands, as int8's are, have fewer in 16 bytes.
     widest = max(1, 16 // result_type(TENSOR_TYPES[options.dtype]).bytes)
-    alignments = options.alignment, min(options.alignment, widest)
+    alignments = promised, min(promised, widest)
     operation = family_options.operation_of(options, family, alignments)
-    size = family.size(options, options.shape)
-    plan = operation.plan if size is None else operation.plan_for(size)
+    if options.alignment is None:
+        sizes = [Rows(1) if size is None else size]
+        operation = family_options.aligned(operation, options, family, sizes)
+    plan = operation.plan if size is None else _of_size(operation, size)
     print(_SHOWN[options.view](_Shown(plan, size)))
+
+
+def _of_size(operation: AnyOperation, size: Size | int) -> Plan:
+    """The plan for a size; if it is the planner's, with what that rejects for this size."""
+    plan = operation.plan_for(size)
+    return next((it for it in operation.candidates(1, size) if it.steps == plan.steps), plan)
 
 
 @dataclass(frozen=True, slots=True)

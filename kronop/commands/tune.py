@@ -36,7 +36,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "--rows",
         type=int,
         nargs="+",
-        help=f"M, one or several (default: that of the shape, or {DEFAULT_ROWS})",
+        help=f"M, or images, one or several (default: that of the shape, or {DEFAULT_ROWS})",
     )
     parser.add_argument(
         "--dtype",

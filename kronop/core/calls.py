@@ -21,7 +21,7 @@ from kronop.descriptions.epilogue import (
 from kronop.descriptions.math_instruction import SIMT_ELEMENTS, MathInstruction
 from kronop.descriptions.tensor import TensorDescription
 from kronop.descriptions.tile import TileDescription
-from kronop.errors import ArgumentError, ElementTypeError
+from kronop.errors import ArgumentError, DescriptionError, ElementTypeError
 from kronop.target import Target
 from kronop.tensors import Tensor
 
@@ -139,6 +139,13 @@ def epilogue_of(x: DataType, Y: TensorDescription, activation: str | None) -> Ep
     if activation is None:
         functor = LinearCombinationClamp if Y.element == int8 else LinearCombination
         return functor(Y.element, Y.alignment, accumulator, accumulator)
+    if accumulator.kind != "float":
+        raise DescriptionError(
+            f"activation {activation}",
+            expected="tensors of float64, float32, float16, bfloat16 or a float of 8 bits",
+            got=repr(x),
+            hint="apply it to the result",
+        )
     function = getattr(activations, activation)(accumulator)
     return LinearCombinationGeneric(function, Y.element, Y.alignment, accumulator, accumulator)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from kronop.args.base import Arguments
 from kronop.core.operation import AnyOperation
@@ -111,6 +112,10 @@ class Command(Protocol):
         """The size whose plan is shown for these shapes; None if they say nothing of it, which
         shows the plan for many rows."""
         return None
+
+    def of_rows(self, options: argparse.Namespace, size: Any, rows: int) -> Any:
+        """The size with so many rows, the first of its extents."""
+        return dataclasses.replace(size, **{dataclasses.fields(size)[0].name: rows})
 
     def fixed(self, options: argparse.Namespace) -> Mapping[str, object]:
         """Further arguments of the operation, which an exported library has for good."""

@@ -35,7 +35,7 @@ from kronop.emit.visiting import Visiting
 from kronop.errors import ElementTypeError
 from kronop.frozen import dataclass, derived
 from kronop.late import imported
-from kronop.size import problems
+from kronop.size import problems, size_within
 from kronop.target import Target
 
 
@@ -158,6 +158,7 @@ class Operation(Generic[AnyDescription, AnyArguments]):
                 hint="pass their attribute: arguments.size",
             )
         kind: Any = self.kind.size
+        size = size_within(size, kind)
         if isinstance(size, kind):
             return size
         return kind(*size) if isinstance(size, (tuple, list)) else kind(size)
@@ -179,8 +180,8 @@ class Operation(Generic[AnyDescription, AnyArguments]):
         most sizes that is `plan`.
 
         Args:
-            rows: the size: `arguments.size`, or rows in all, M times the batch (of a matrix
-                product, one number for M, N and K).
+            rows: the size: `arguments.size`, PyCUTLASS's problem size, or rows in all, M times the
+                batch (of a matrix product, one number for M, N and K).
             device: index of the GPU. None means the current GPU, or no tuned plan if there is no
                 GPU. Not used on x86.
 
@@ -293,7 +294,7 @@ class Operation(Generic[AnyDescription, AnyArguments]):
                 other numbers of rows run in parts, of which each is the largest of these that is
                 left: with 1 among them, any number. Else they are all that the library runs.
                 None for the powers of two up to 65536. Of a matrix product or of distances, the
-                extents (m, n, k), which have to be given.
+                extents (m, n, k), which have to be given; of a convolution, problem sizes.
             threads: on a CPU, the numbers of threads to plan for; a run takes the largest that
                 OpenMP has. None for the powers of two up to 64.
             more: further arguments of the operation's arguments class, whose values are fixed in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kronop.descriptions.epilogue import Epilogue
@@ -43,6 +44,15 @@ class Shaped:
         """The shape of Y and Z."""
         found: Shape = self.shapes(size)["Y"]
         return found
+
+    @property
+    def adds_rows(self) -> bool:
+        """Whether a bias is added to each row of the result as it is in memory."""
+        return True
+
+    def told(self, size: Any) -> Sequence[str]:
+        """What an exported header says of a problem of this size beside the shapes."""
+        return ()
 
     def operands(self, size: Any) -> dict[str, Any]:
         """The shapes of all operands but Z and Y."""

@@ -166,15 +166,17 @@ class Traced:
     __bool__ = __lt__ = __le__ = __gt__ = __ge__ = _compared
     __eq__ = __ne__ = _compared
 
-    def _unknown(self, *other: object) -> NoReturn:
+    @classmethod  # As torch, whose functions call __torch_function__, wants it.
+    def _unknown(cls, *other: object, **named: object) -> NoReturn:
         raise DescriptionError(
             "an epilogue",
             expected="+ - * / and functions of kronop",
             got="another function or operator on one of its values",
-            hint="write kronop.exp(x), x * x, or kronop.maximum(x, -x) for the magnitude",
+            hint="write kronop.exp(x), kronop.relu(x), x * x, or kronop.maximum(x, -x) for abs(x)",
         )
 
     __abs__ = __pow__ = __rpow__ = __mod__ = __floordiv__ = __float__ = __int__ = _unknown
+    __torch_function__ = _unknown
 
 
 class Reduced:

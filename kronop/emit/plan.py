@@ -106,7 +106,7 @@ class Plan:
         return self.runnable.launches(problem, self.target)
 
     def __str__(self) -> str:
-        return self._describe()
+        return self.describe()
 
     def explain(self, size: Any = None) -> str:
         """The plan, and the rejected candidates, each with the reason.
@@ -116,9 +116,10 @@ class Plan:
                 is given.
         """
         rejected = [f"  rejected {name}: {reason}" for name, reason in self.rejected]
-        return "\n".join([self._describe(size), *rejected])
+        return "\n".join([self.describe(size), *rejected])
 
-    def _describe(self, size: Any = None) -> str:
+    def describe(self, size: Any = None) -> str:
+        """The plan alone; `size` as of `explain`."""
         steps = [f"  {step.describe(self.target, size)}" for step in self.steps]
         count = f"{len(steps)} step{'s' * (len(steps) > 1)}"
         return "\n".join([f"plan for {self.target}: {count}", *steps])

@@ -5,6 +5,7 @@
 // swapcontext asks the system for the signals each time, which took most of a run.
 #pragma once
 
+#include <sys/mman.h>
 #include <ucontext.h>
 
 #include <cstdio>
@@ -36,7 +37,7 @@ struct bfloat16_t;
 
 namespace emulation {
 
-inline constexpr std::size_t stack_bytes = 256 * 1024, poisoned_bytes = 8 * 1024;
+inline constexpr std::size_t stack_bytes = 256 * 1024, poisoned_bytes = 8 * 1024, page_bytes = 4096;
 // Of a cluster.
 inline constexpr unsigned most_blocks = 16, most_threads = 8192, most_warps = most_threads / 32;
 
@@ -148,16 +149,24 @@ inline void run(void (*kernel)(), unsigned blocks, unsigned threads, unsigned sh
   for (unsigned thread = 0; thread < every; ++thread) {
     std::memset(stacks + (thread + 1) * stack_bytes - poisoned_bytes, 0xff, poisoned_bytes);
   }
-  // What lies behind the bytes of a block belongs to nobody.
-  const std::size_t apart = (shared_bytes + 2 * 1024 - 1) / 1024 * 1024;
-  auto* memory = static_cast<unsigned char*>(std::aligned_alloc(1024, cluster * apart));
-  for (unsigned block = 0; block < cluster; ++block) shared[block] = memory + block * apart;
+  // What lies behind the bytes of a block belongs to nobody: from the next 1024 bytes on, whoever
+  // touches it ends the process.
+  const std::size_t own = (shared_bytes + 1024 - 1) / 1024 * 1024,
+                    apart = (own + page_bytes - 1) / page_bytes * page_bytes + page_bytes;
+  void* const mapped =
+      mmap(nullptr, cluster * apart, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) std::abort();
+  for (unsigned block = 0; block < cluster; ++block) {
+    unsigned char* const behind = static_cast<unsigned char*>(mapped) + (block + 1) * apart;
+    if (mprotect(behind - page_bytes, page_bytes, PROT_NONE) != 0) std::abort();
+    shared[block] = behind - page_bytes - own;
+  }
   gridDim.x = blocks;
   for (unsigned block = 0; block < blocks; block += cluster) {
-    std::memset(memory, 0xff, cluster * apart);
+    for (unsigned i = 0; i < cluster; ++i) std::memset(shared[i], 0xff, own);
     run_cluster(block, every);
   }
-  std::free(memory);
+  munmap(mapped, cluster * apart);
   std::free(stacks);
 }
 

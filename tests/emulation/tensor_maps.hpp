@@ -104,13 +104,13 @@ inline void load_box(const Map& map, unsigned char* to, const MapPlace& place) {
 }
 
 struct Store {
-  unsigned thread;
+  unsigned thread, group;  // The group's place among those of the thread.
   Map map;
   unsigned char* from;
   MapPlace place;
 };
-inline Store stores[1024];  // that have not read shared memory
-inline unsigned count_of_stores;
+inline Store stores[1024];                                 // that have not read shared memory
+inline unsigned count_of_stores, committed[most_threads];  // groups of each thread
 
 // NOTE: GPUs write whole granules of 16 bytes, also where a row of the tensor ends within one.
 inline void store_box(const Store& store) {
@@ -179,21 +179,24 @@ inline void store_box(const void* from, const TensorMap& map, const At& at) {
   auto* shared = static_cast<unsigned char*>(const_cast<void*>(from));
   if (emulation::count_of_stores == sizeof(emulation::stores) / sizeof(emulation::Store))
     std::abort();
-  emulation::stores[emulation::count_of_stores++] = {emulation::current, emulation::map_of(map),
-                                                     shared, emulation::place_of(at)};
+  emulation::stores[emulation::count_of_stores++] = {
+      emulation::current, emulation::committed[emulation::current], emulation::map_of(map), shared,
+      emulation::place_of(at)};
 }
 template <class TensorMap, class At>
 inline void store_pixels(const void* from, const TensorMap& map, const At& at) {
   if (!emulation::map_of(map).pixels) std::abort();
   store_box(from, map, at);
 }
-inline void commit_stores() {}
+inline void commit_stores() { ++emulation::committed[emulation::current]; }
+// The last kMost groups of the thread stay pending, as do stores that are in none.
 template <int kMost>
 inline void wait_for_reads_of_stores() {
   unsigned kept = 0;
   for (unsigned i = 0; i < emulation::count_of_stores; ++i) {
     const emulation::Store store = emulation::stores[i];
-    if (store.thread == emulation::current) {
+    if (store.thread == emulation::current &&
+        store.group + kMost < emulation::committed[emulation::current]) {
       emulation::store_box(store);
     } else {
       emulation::stores[kept++] = store;

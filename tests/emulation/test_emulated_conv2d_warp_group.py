@@ -58,6 +58,7 @@ def run(
     element: DataType = float16,
     tile: Tile = _SHARED,
     cluster: int = 1,
+    stages: int | None = None,
     source: bool = False,
     bias: bool = False,
     epilogue: Epilogue | None = None,
@@ -84,10 +85,10 @@ def run(
     output = epilogue.element_output
     what = description(kind, element, epilogue, unity=unity, split=split)
     sort = Conv2dWidened if widened else Conv2dJoined if joined else Conv2dSlices
-    if cluster > 1:  # Which only described tiles have.
+    if cluster > 1 or stages:  # Which only described tiles have.
         m, n, alternate = tile
         warps, slab = (4 if alternate else 8, 1, 1), 128 // element.bytes
-        asked = TileDescription((m, n, slab), None, warps, what.math, (cluster, 1, 1))
+        asked = TileDescription((m, n, slab), stages, warps, what.math, (cluster, 1, 1))
         what = replace(what, tile=asked)
     design = next(
         item
@@ -292,6 +293,11 @@ def test_six_products(folder: Path, tile: Tile) -> None:
             )
 
 
+def test_six_products_of_fewer_stages(folder: Path) -> None:
+    own: dict[str, Any] = {"element": float32, "split": True, "slices": True}
+    run(folder, Operator.wgrad, _SIZES[0], stages=2, **own)
+
+
 def test_six_products_of_groups_and_of_widened_images(folder: Path) -> None:
     groups = Conv2dSize(2, 6, 5, 128, 192, 3, 2, pad_h=1, stride_w=2, groups=2)
     own: dict[str, Any] = {"element": float32, "split": True}
@@ -323,6 +329,13 @@ def test_widened_filters(folder: Path) -> None:
     for element, split in ((float16, False), (float32, True), (float32, False), (int8, False)):
         own = replace(size, dilation_w=2 if split else 1)
         run(folder, Operator.fprop, own, element=element, split=split, widened=True, bias=True)
+
+
+def test_pieces_behind_what_filters_meet(folder: Path) -> None:
+    """Lines that whole pieces of zeros fill up to those of the cache: shared memory ends before
+    them."""
+    size = Conv2dSize(1, 38, 38, 10, 8, 7, 7, pad_h=3, pad_w=3)
+    run(folder, Operator.fprop, size, element=float32, split=True, widened=True)
 
 
 def test_slices_that_threads_share(folder: Path) -> None:

@@ -36,6 +36,7 @@ def test_layers() -> None:
     layers = [size_of(text, 1) for text in distinct_layers()]
     assert len(layers) == len(set(layers)) == 23
     assert layers[0].p == 112
+    assert size_of("8x9x9x4/4x3x3", 1).n == 8
     assert {layer.p for layer in layers[1:]} == {56, 28, 14, 7}
 
 

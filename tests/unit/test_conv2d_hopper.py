@@ -11,7 +11,10 @@ import pytest
 import kronop
 from kronop.compiler import cutlass_headers as headers
 from kronop.core.operation import Operation
+from kronop.descriptions.datatype import DataType, float16, float32
+from kronop.descriptions.math_instruction import MathInstruction
 from kronop.descriptions.strided import Strided
+from kronop.families.conv2d.cuda import choice as cuda_choice
 from kronop.families.conv2d.cutlass import choice
 from kronop.families.conv2d.cutlass.hopper.design import Conv2dHopper
 from kronop.families.conv2d.description import Conv2dProblem, shapes_of
@@ -103,13 +106,54 @@ def test_words_that_only_cutlass_has_are_steered_to_it() -> None:
         (step,) = _steered(case, **asked).plan.steps
         assert type(step.design).__name__ == design
     for asked, reason in (
-        ({"tile_scheduler": kronop.TileSchedulerType.StreamK}, "stream-K"),
+        ({"tile_scheduler": kronop.TileSchedulerType.StreamK}, "computes one tile"),
         ({"tile_scheduler": kronop.TileSchedulerType.Persistent}, "computes one tile"),
         ({"epilogue_schedule": Results.TmaWarpSpecialized}, "leave from registers"),
         ({"kernel_schedule": Kernel.TmaWarpSpecializedPingpong}, "no ping-pong convolutions"),
     ):
         with pytest.raises(kronop.DescriptionError, match=reason):
             _steered(HOPPER["hopper fprop across"], **asked)
+
+
+@pytest.mark.parametrize(
+    ("kind", "element", "slab", "cluster", "reason"),
+    [
+        ("wgrad", float32, 32, (2, 1, 1), "theirs are 128 x 128 x 32 .*, in clusters of 1 along M"),
+        ("wgrad", float16, 64, (2, 1, 1), "theirs are .*256 x 64 x 64.* in clusters of 1 along M"),
+        ("fprop", float16, 64, (1, 2, 1), "theirs are .*256 x 64 x 64.* clusters of 1 or 2 along"),
+    ],
+)
+def test_tiles_that_warp_groups_have_instead(
+    kind: str, element: DataType, slab: int, cluster: tuple[int, int, int], reason: str
+) -> None:
+    math = MathInstruction.tensor_op(element)
+    tile = kronop.TileDescription([128, 128, slab], None, [8, 1, 1], math, cluster)
+    tensor = kronop.TensorDescription(element, kronop.TensorNHWC, 16 // element.bytes)
+    sums = kronop.LinearCombination(element, 1, float32, float32)
+    with pytest.raises(kronop.DescriptionError, match=reason):
+        kronop.Conv2dOperation(
+            Operator[kind], None, "sm_90a", tile, tensor, tensor, tensor, None, sums
+        )
+
+
+@pytest.mark.parametrize(
+    ("case", "cluster", "changes", "reason"),
+    [
+        (DGRAD, (1, 2, 1), {"stride_w": 2}, "strides of 1 x 2"),
+        (FPROP, (1, 2, 1), {"groups": 2}, "2 groups"),
+        (FPROP, (1, 2, 1), {"slices": 2}, "sums in 2 slices"),
+        (FPROP, (1, 2, 1), {"c": 60}, "C = 60"),
+        (FPROP, (1, 2, 1), {"flipped": True}, "flipped filters"),
+        (FPROP, (2, 1, 1), {"c": 300}, "C = 300"),
+    ],
+)
+def test_why_a_tile_does_not_serve_a_size(
+    case: Case, cluster: tuple[int, int, int], changes: dict[str, Any], reason: str
+) -> None:
+    what = _steered(case, cluster_shape=cluster, stages=None).description
+    size = dataclasses.replace(LAYER, p=-1, q=-1, **changes)
+    with pytest.raises(kronop.ArgumentError, match=reason):
+        cuda_choice.plans(what, SM_90, 1, size)
 
 
 def test_stages_that_are_left_out_are_as_many_as_fit() -> None:

@@ -20,7 +20,7 @@ from kronop.families.gemm.description import GemmProblem
 from kronop.families.gemm.size import GemmSize
 from kronop.target import Target
 from kronop.tensor_map import TensorMap
-from tests.cutlass_cases import COLUMN, HOPPER, ROW, Case
+from tests.cutlass_cases import COLUMN, EVERY, HOPPER, ROW, Case
 from tests.emulation.batches import host_compiler
 
 SM_80, SM_90 = Target.parse("sm_80"), Target.parse("sm_90a")
@@ -37,6 +37,10 @@ REFUSED: dict[str, tuple[Case, str]] = {
     "depth": (HALF.but(tile=(128, 128, 32)), "tile K of 32 float16 is not 128 bytes"),
     "rows": (SHARED.but(tile=(64, 128, 64)), "tile M of 64 is no multiple of 128"),
     "columns": (HALF.but(tile=(128, 40, 64)), "tile N of 40 is no multiple of 16"),
+    "columns of bytes": (
+        HOPPER["hopper s8"].but(tile=(128, 48, 128)),
+        "tile N of 48 is no multiple of 32",
+    ),
     "sums": (HALF.but(tile=(128, 256, 64), stages=2), "256 sums of a tile; 128 fit"),
     "odd columns": (SHARED.but(tile=(128, 72, 64)), "tile N of 72 is no multiple of 16"),
     "stages": (HALF.but(stages=1), "2 stages or more"),
@@ -64,6 +68,13 @@ def test_tiles_that_are_refused(name: str) -> None:
     assert not status
     with pytest.raises(AssertionError, match=reason):
         raise AssertionError(status.reason)
+
+
+def test_8_bit_floats_have_multiples_of_16_columns() -> None:
+    case = EVERY["hopper e4m3"]
+    for columns in (48, 80):
+        assert case.but(tile=(128, columns, 128)).design().status(SM_90)
+    assert not case.but(tile=(128, 72, 128)).design().status(SM_90)
 
 
 def test_every_case_is_a_kernel_of_sm_90a_alone() -> None:

@@ -137,7 +137,7 @@ def test_sizes_of_several_extents_are_told_and_taken_as_such(tmp_path) -> None:
     epilogue = kronop.LinearCombination(kronop.float32, 1, kronop.float32, kronop.float32)
     operation = kronop.GemmOperationUniversal("x86", None, operand, operand, operand, epilogue)
     for rows in (None, [64], [(64, 32, 16, 1, 1, 1)], [(8, 8, 8), (8, 4, 4)]):
-        with pytest.raises(kronop.ArgumentError, match=r"rows=\[\(64, 32, 16\), "):
+        with pytest.raises(kronop.ArgumentError, match=r"tuples \(m, n, k, batch"):
             operation.export(tmp_path / "library", rows=rows)
     assert api._sizes(operation, [(9, 2, 3), (8, 8, 8)]) == [GemmSize(8, 8, 8), GemmSize(9, 2, 3)]
 

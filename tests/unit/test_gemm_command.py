@@ -66,7 +66,7 @@ def test_tune_measures(capsys: pytest.CaptureFixture[str]) -> None:
         (["64x64x64", "8x8x8"], "one at a time"),
         (["64x64x64", "--a-layout", "diagonal"], "--a-layout: expected row or column"),
         (["64x64x64", "--activation", "swish"], "activation: expected None or one of relu"),
-        (["64x64x64", "--activation", "relu", "--dtype", "int8"], "float32 or float64"),
+        (["64x64x64", "--activation", "relu", "--dtype", "int8"], "float16, bfloat16"),
         (["64x64x64", "--symmetric"], "flags of gemm"),
     ],
 )

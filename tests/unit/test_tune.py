@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 import kronop
 from kronop import compiler, cpus, knobs
+from kronop.artifacts import Resources
 from kronop.compiler import Cache
 from kronop.compiler.rows import Winner
 from kronop.core import tuning, tuning_report, winners
@@ -221,6 +223,19 @@ def test_what_fails_or_differs_is_skipped(monkeypatch) -> None:
     assert report.outcomes[1].reason == "does not compile: refused"
     assert "away from the first" in report.outcomes[2].reason
     assert "skipped: does not compile" in str(report)
+
+
+def test_what_spills_is_measured(monkeypatch) -> None:
+    operation, compile_sources = make_operation(), compiler.compile_sources
+
+    def spilling(sources: Any, target: Any) -> Any:
+        resources = Resources(registers=255, spill_bytes=64)
+        return tuple(replace(it, resources=resources) for it in compile_sources(sources, target))
+
+    monkeypatch.setattr(compiler, "compile_sources", spilling)
+    report = kronop.tune(operation, make_arguments(operation), candidates=3, progress=False)
+    assert len(report.ranked) == 3
+    assert not any(item.reason for item in report.outcomes)
 
 
 def test_accumulating_arguments_are_judged_and_restored() -> None:

@@ -268,6 +268,13 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
 }
 
 
+def test_functions_of_torch_are_refused() -> None:
+    torch = pytest.importorskip("torch")
+    for tree in (lambda accum: torch.relu(accum), lambda accum: torch.exp(accum + 1)):
+        with pytest.raises(kronop.DescriptionError, match=r"kronop\.relu"):
+            kronop.epilogue_visitor(tree)
+
+
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused(name: str) -> None:
     function, error, message = REFUSED[name]

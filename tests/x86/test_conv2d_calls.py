@@ -25,11 +25,16 @@ _CALL = {"x": _last(2, 4, 5, 6), "w": _last(8, 4, 3, 3), "padding": 1}
     ("changed", "told"),
     [
         ({"x": drawn(2, 4, 5, 6)}, "memory of x: expected the channels last"),
-        ({"w": drawn(8, 4, 3, 3)}, "memory of w: expected the channels last.*layout='NCHW'"),
-        ({"x": _last(2, 4, 5, 6)[0]}, r"shape of x: expected \(N, C, H, W\)"),
+        ({"w": drawn(8, 4, 3, 3)}, r"memory of w: .* of shape \(K, C .*layout='NCHW'"),
+        ({"x": drawn(4, 5, 6)}, r"memory of x: .*x.transpose\(1, 2, 0\)\)"),
+        ({"x": _last(2, 4, 5, 6)[0, 0]}, r"shape of x: expected \(N, C, H, W\)"),
         ({"w": _last(8, 4, 3, 3)[0]}, "shape of w"),
         ({"x": [1.0]}, "x: expected a tensor"),
-        ({"w": _last(8, 3, 3, 3)}, "channels of w: expected 4, .* got 3"),
+        (
+            {"w": _last(8, 3, 3, 3)},
+            r"channels of x and w: .* got 4 of x, 3 of w, .*x is \(N",
+        ),
+        ({"w": _last(8, 1, 3, 3)}, "channels of x and w: .* pass groups=4"),
         ({"w": _last(8, 4, 7, 7), "padding": 0}, "extent along H: expected 1 to 5 pixels"),
         ({"dilation": 4}, r"extent along H: .* got 9 \(3 pixels, dilation 4\)"),
         ({"w": _last(8, 4, 3, 3).astype(np.float64)}, "element type of w"),
@@ -67,14 +72,21 @@ def test_gradients_that_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong: Any = (
         ((2, 4, 5), grad, "input_size: expected four integers"),
         ((2, 4, 5, "6"), grad, "input_size: expected four integers"),
+        (x, grad, r"input_size: .* got a tensor \(2, 4, 5, 6\); .* are input_size, w, grad"),
         ((2, 4, 5, 7), grad, r"shape of grad: expected \(2, 8, 3, 5\)"),
         ((2, 4, 5, 6), grad.astype(np.float64), "element type of w"),
     )
     for shape, gradient, told in wrong:
         with pytest.raises(kronop.KronopError, match=told):
             kronop.conv.conv2d_input(shape, w, gradient)
-    with pytest.raises(kronop.KronopError, match="channels of w"):
+    with pytest.raises(kronop.KronopError, match="channels of x and w"):
         kronop.conv.conv2d_weight(x, (8, 3, 3, 3), grad)
+    with pytest.raises(kronop.KronopError, match="arguments are x, weight_size, grad"):
+        kronop.conv.conv2d_weight(w.shape, x, grad)
+    with pytest.raises(kronop.KronopError, match=r"shape of out: expected \(2, 4, 5, 6\)"):
+        kronop.conv.conv2d_input(x.shape, w, grad, out=w)
+    with pytest.raises(kronop.DescriptionError, match="relu: expected tensors of float64"):
+        kronop.conv.conv2d(x.astype(np.int32), w.astype(np.int32), activation="relu")
 
 
 def test_calls_again_with_other_tensors() -> None:
@@ -126,6 +138,37 @@ def test_gradients_of_calls() -> None:
         found = kronop.conv.conv2d_weight(x, w.shape, grad, padding=1)
         expected = sums_of(Operator.wgrad, last["grad"], last["x"])
         np.testing.assert_array_equal(found.transpose(0, 2, 3, 1), expected)
+        # Of tensors in C order, and into one; the memory of a channels-last result.
+        plain_x, plain_w, plain_grad = (np.ascontiguousarray(item) for item in (x, w, grad))
+        how: Any = {"padding": 1, "layout": "NCHW"}
+        weights = kronop.conv.conv2d_weight(plain_x, w.shape, plain_grad, **how)
+        assert weights.flags.c_contiguous
+        np.testing.assert_array_equal(weights, found)
+        images, out = np.zeros_like(plain_x), np.zeros_like(x)
+        assert kronop.conv.conv2d_input(x.shape, plain_w, plain_grad, **how, out=images) is images
+        assert kronop.conv.conv2d_input(x.shape, w, grad, padding=1, out=out) is out
+        np.testing.assert_array_equal(images, out)
+        np.testing.assert_array_equal(
+            out.transpose(0, 2, 3, 1), sums_of(Operator.dgrad, last["grad"], last["w"])
+        )
     nothing = kronop.conv.conv2d_weight(x[:0], w.shape, grad[:0], padding=1)
     assert nothing.shape == w.shape
     assert not nothing.any()
+
+
+def test_one_image() -> None:
+    """(C, H, W), as torch takes it, in both layouts and into a tensor."""
+    x, w = _last(1, 4, 5, 6), _last(8, 4, 3, 3)
+    expected = kronop.conv.conv2d(x, w, padding=(1,))[0]
+    out = np.zeros_like(expected)
+    assert kronop.conv.conv2d(x[0], w, padding=1, out=out) is out
+    plain = kronop.conv.conv2d(np.ascontiguousarray(x[0]), w, padding=1, layout="NCHW")
+    for found in (out, plain, kronop.conv.conv2d(x[0], w, padding=1)):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(AttributeError, match=r"kronop.conv has no attribute 'conv1d'; .* H = 1"):
+        _ = kronop.conv.conv1d  # type: ignore[attr-defined]
+    with pytest.raises(AttributeError, match=r"there is kronop\.conv\.conv2d"):
+        _ = kronop.conv2d  # type: ignore[attr-defined]

@@ -213,7 +213,7 @@ def test_it_is_decomposed_into_torchs_operations() -> None:
         (kronop.ArgumentError, "shape of w: expected", {"w": torch.ones(2, 3, 2, 2, 2)}),
         (
             kronop.ArgumentError,
-            "channels of w",
+            "channels of x and w",
             {"w": torch.ones(2, 4, 2, 2).to(memory_format=_LAST)},
         ),
         (kronop.ArgumentError, "groups: expected a divisor", {"groups": 2}),

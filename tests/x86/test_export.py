@@ -13,7 +13,6 @@ import pytest
 
 import kronop
 from kronop.__main__ import main
-from kronop.families.conv2d.size import Conv2dSize, shapes_of
 from kronop.families.distance import kernels
 from kronop.families.distance.size import DistanceSize
 from tests import support
@@ -200,7 +199,7 @@ def test_distances_of_one_size(tmp_path) -> None:
     assert library.status(21, {"X1": x1, "X2": x2}, y, (1.0, 0.0)) == 0
     # The same kernel runs; only the way to it is another.
     np.testing.assert_allclose(y, kronop.kernel_matrix(x1, x2, kernel), rtol=1e-14, atol=0)
-    with pytest.raises(kronop.ArgumentError, match=r"rows=\[\(64, 32, 16\)"):
+    with pytest.raises(kronop.ArgumentError, match=r"tuples \(m, n, k, batch"):
         operation.export(tmp_path)
 
 
@@ -404,29 +403,3 @@ def test_the_program_of_the_documentation(tmp_path) -> None:
             command, shell=True, cwd=tmp_path, capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout) == (0, "done\n32\n"), done.stderr
-
-
-def test_convolutions(tmp_path: Path) -> None:
-    """The sizes of an export have the strides and the padding; a first extent N names each."""
-    tensor = kronop.TensorDescription(kronop.float32, kronop.TensorNHWC)
-    relu = kronop.LinearCombinationGeneric(
-        kronop.relu(kronop.float32), kronop.float32, 1, kronop.float32, kronop.float32
-    )
-    fprop = kronop.conv.Operator.fprop
-    operation = kronop.Conv2dOperation(fprop, None, "x86", None, tensor, tensor, tensor, None, relu)
-    size = Conv2dSize(3, 7, 6, 4, 8, 3, 3, pad_h=1, pad_w=1, stride_h=2, stride_w=2)
-    with pytest.raises(kronop.ArgumentError, match="rows of an export of convolutions"):
-        operation.export(tmp_path, name="conv")
-    operation.export(tmp_path, name="conv", rows=[size], threads=[1])
-    random = np.random.default_rng(0)
-    shapes = {**shapes_of(size), "bias": (8,)}
-    x, w, z, bias = (
-        support.random_array(random, shape, kronop.float32) for shape in shapes.values()
-    )
-    y = support.poison(z.shape, kronop.float32)
-    library = Library(tmp_path, "conv", operation, size)
-    assert library.status(3, {"A": x, "B": w, "bias": bias}, y, (0.5, 2.0), z) == 0
-    output_op = operation.epilogue_type(0.5, 2.0)
-    expected = operation.description.reference(x, w, z, output_op, bias, size)
-    np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-4)
-    library.close()

@@ -109,7 +109,7 @@ def test_an_activation_and_no_images() -> None:
     ("message", "changes"),
     [
         ("shape of x: expected", {"x": _units(3, 3, 2)}),
-        ("channels of w", {"w": _units(2, 2, 2, 3)}),
+        (r"channels of x and w: .*x is \(N, H, W, C\)", {"w": _units(2, 2, 2, 3)}),
         ("extent along H", {"w": _units(2, 4, 2, 2)}),
         ("shape of bias", {"bias": _units(3)}),
         ("padding: expected", {"padding": -1}),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from kronop.core.export.tables import Tables, filled, recorded, table_text
 from kronop.descriptions.shared import integers
 from kronop.emit.render import render
 from kronop.errors import ArgumentError
-from kronop.size import Rows, Size
+from kronop.size import Rows, Size, size_within
 from kronop.target import Target
 
 _MOST_ROWS, _MOST_THREADS = 16, 6  # Powers of two.
@@ -75,7 +76,7 @@ class _Export:
 
     @property
     def header(self) -> str:
-        return text.header(self.operation, self.operands, self.values, self.sizes[0])
+        return text.header(self.operation, self.operands, self.values, self.sizes)
 
     def shared_bytes(self, step: int) -> int:
         """The most dynamic shared memory of any launch of an exported step."""
@@ -164,7 +165,9 @@ def _sizes(operation: Exportable, rows: Sequence[object] | None) -> list[Size]:
         return [Rows(count) for count in names.counts("rows", given)]
     given = integers("rows of an export", () if rows is None else rows)
     try:
-        given = [kind(*item) if isinstance(item, tuple) else item for item in given]
+        given = [
+            kind(*item) if isinstance(item, tuple) else size_within(item, kind) for item in given
+        ]
     except TypeError:  # Too many of them.
         raise _bad_sizes(operation, rows) from None
     sizes = sorted({item for item in given if isinstance(item, kind)}, key=attrgetter("rows"))
@@ -175,12 +178,13 @@ def _sizes(operation: Exportable, rows: Sequence[object] | None) -> list[Size]:
 
 
 def _bad_sizes(operation: Exportable, rows: object) -> ArgumentError:
-    kind = operation.kind.size.__name__
+    kind: Any = operation.kind.size
+    told = ", ".join(item.name for item in fields(kind))
     return ArgumentError(
         f"rows of an export of {operation.kind.name}",
-        expected=f"the extents of each {kind}, with at least 1 row and no two of the same rows",
+        expected=f"each {kind.__name__}, with at least 1 row and no two of the same rows",
         got="none" if rows is None else repr(rows),
-        hint="for example rows=[(64, 32, 16), (128, 32, 16)], each (m, n, k)",
+        hint=f"for example rows=[arguments.size], or tuples ({told})",
     )
 
 

@@ -133,7 +133,7 @@ def operands_of(operation: Exportable, sample: Size) -> tuple[Operand, ...]:
             for at in range(len(shape) if is_listed else 1)
         ]
     assert kind.arguments is not None
-    if BIAS in inspect.signature(kind.arguments.get()).parameters:
+    if what.adds_rows and BIAS in inspect.signature(kind.arguments.get()).parameters:
         plain = TensorDescription(what.Y.element)
         of_bias = functools.partial(_columns, what)
         found.append(Operand(name=BIAS, description=plain, shape_for=of_bias))

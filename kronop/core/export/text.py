@@ -59,20 +59,24 @@ def header(
     operation: Exportable,
     operands: Sequence[Operand],
     values: Mapping[str, str],
-    sample: Size,
+    sizes: Sequence[Size],
 ) -> str:
     """The public header."""
     formula = (type(operation).__doc__ or "").splitlines()[0].rstrip(".")
-    described = [_described(item, sample) for item in _distinct(operands)]
+    for name, word in operation.kind.argument_names.items():
+        formula = re.sub(rf"\b{word}\b", name, formula)
+    described = [*_problems(operation, sizes)]
+    described += [_described(item, sizes) for item in _distinct(operands)]
     described += [
-        "Z may be Y, and NULL where beta is 0.",
+        "Y shares no memory with an operand, but Z may be Y; Z may be NULL where beta is 0.",
         "workspace has the bytes that the sizes say; runs that may overlap need one each.",
         "stream is a CUstream or cudaStream_t." if values["BACKEND"] == "cuda" else "",
         "stream is not used." if values["BACKEND"] == "x86" else "",
     ]
-    plan = "\n".join(f" * {line}".rstrip() for line in str(operation.plan).splitlines())
+    largest = sizes[-1]
+    plan = operation.plan_for(largest).describe(largest).splitlines()
     own = {
-        "PLAN": plan,
+        "PLAN": "\n".join(f" * {line}".rstrip() for line in plan),
         "FORMULA": formula,
         "OPERANDS": "\n".join(f" * {line}" for line in described if line),
         "PARAMETERS": parameters(operation.description.epilogue, operands, values["NAME"]),
@@ -117,8 +121,16 @@ def _distinct(operands: Sequence[Operand]) -> list[Operand]:
     return list({item.name: item for item in reversed(operands)}.values())[::-1]
 
 
-def _described(item: Operand, sample: Size) -> str:
-    shape = _shape(item, sample)
+def _problems(operation: Exportable, sizes: Sequence[Size]) -> list[str]:
+    """What the description says of each size, once if it is the same of all."""
+    told = {size.rows: tuple(operation.description.told(size)) for size in sizes}
+    if len(set(told.values())) == 1:
+        return [*told[sizes[0].rows]]
+    return [line for rows, lines in told.items() for line in (f"Of {rows} rows:", *lines)]
+
+
+def _described(item: Operand, sizes: Sequence[Size]) -> str:
+    shape = _shape(item, sizes)
     what = f"{shape} {item.description.element.name}"
     if item.description.layout is Layout.ColumnMajor:
         what += ", column-major"
@@ -126,10 +138,16 @@ def _described(item: Operand, sample: Size) -> str:
     return f"{which}: {what}{', or NULL' if item.name == BIAS else ''}."
 
 
-def _shape(item: Operand, sample: Size) -> str:
-    if not isinstance(sample, int):
-        return " x ".join(map(str, item.shape_for(sample)))
-    one, two = (item.shape_for(Rows(rows)) for rows in (1, 2))
-    return " x ".join(
-        str(extent) if extent == other else "rows" for extent, other in zip(one, two, strict=True)
-    )
+def _shape(item: Operand, sizes: Sequence[Size]) -> str:
+    if isinstance(sizes[0], Rows):
+        sizes = [Rows(1), Rows(2)]
+    rows = tuple(size.rows for size in sizes)
+    axes = zip(*map(item.shape_for, sizes), strict=True)
+    return " x ".join(_extent(extents, rows) for extents in axes)
+
+
+def _extent(extents: tuple[int, ...], rows: tuple[int, ...]) -> str:
+    """An axis of the shapes of all sizes; of several with other extents, each in turn."""
+    if len(set(extents)) == 1:
+        return str(extents[0])
+    return "rows" if extents == rows else f"({' or '.join(map(str, extents))})"

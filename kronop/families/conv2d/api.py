@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from kronop.args.device import target_of
 from kronop.args.tensor import alignment_of, check_element
@@ -32,7 +32,10 @@ from kronop.families.conv2d.vocabulary import Operator, TensorNHWC
 from kronop.tensors import Tensor
 
 _DIFFERENTIABLE = Conv2dArguments.differentiable
-_LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
+# The orders of axes with the channels last and behind the images, by the number of axes.
+_LAST, _FIRST = {4: (0, 2, 3, 1), 3: (1, 2, 0)}, {4: (0, 3, 1, 2), 3: (2, 0, 1)}
+_ARRAYS = {"numpy": "np", "cupy": "cupy"}
+_AXES = {"w": "(K, C / groups, R, S)", "grad": "(N, K, P, Q)", "out": "that of the result"}
 Layout = Literal["NHWC", "NCHW"] | None
 
 
@@ -54,20 +57,22 @@ def conv2d(
 
     Args:
         x: (N, C, H, W), of NumPy, torch or CuPy, in float64, 32 or 16, bfloat16, a float of 8 bits,
-            or integers of 64, 32 or 8 bits; in memory the channels are last.
+            or integers of 64, 32 or 8 bits; in memory the channels are last. (C, H, W) is one
+            image.
         w: (K, C / groups, R, S), of the same type, likewise.
         bias: (K), of the result's type.
         stride, dilation: one number, or a pair (along H, along W).
         padding: likewise, zeros on both sides; or "same", or "valid" for none.
         groups: the channels and filters are divided in so many groups.
         activation: "relu", "leaky_relu", "tanh", "sigmoid", "silu", "hardswish", "gelu" or None.
-        layout: "NCHW" converts tensors whose channels are not last, and the result back; None
-            refuses them.
+        layout: how tensors lie in memory; shapes are those above. "NHWC" or None: the channels are
+            last, and others are refused. "NCHW": others are converted, the result is in C order.
         out: where to write the result; a new tensor like `x` if None. int8 gives int32, or int8
             where `out` has that; floats of 8 bits give bfloat16, or the type of `out`.
 
     Returns:
-        (N, K, P, Q), of x's kind and device; in memory the channels are last.
+        (N, K, P, Q), or (K, P, Q) of one image, of x's kind and device; in memory the channels are
+        last, or as `layout` says.
 
     Raises:
         ArgumentError: shapes, devices, numbers, memory or overlaps that do not fit.
@@ -85,18 +90,18 @@ def conv2d(
     """
     check_activation(activation)
     if converts(layout):
-        last = None if out is None else _with_channels_last(out, "out")
-        images, filters = _with_channels_last(x, "x"), _with_channels_last(w, "w")
+        x, w, last = _with_channels_last(x), _with_channels_last(w), _with_channels_last(out)
         how = (bias, stride, padding, dilation, groups, activation)
-        found = conv2d(images, filters, *how, out=last)
-        if out is None:
-            return _contiguous(found)
-        out[...] = found
-        return out
+        return _restored(conv2d(x, w, *how, out=last), out)
     # Numbers as text: True is not 1, and a list has no hash.
     form = ("conv2d", repr((stride, padding, dilation, groups)), activation)
     result, lesson = prepared.repeat(form, 1.0, 0.0, [x, w, bias, None, out])
     if result is None:
+        if len(_shape(x, "x")) == len("CHW"):
+            _channels_last(x, "x")  # Refused in its own shape.
+            how = (bias, stride, padding, dilation, groups, activation)
+            found = conv2d(x[None], w, *how, out=None if out is None else out[None])
+            return found[0] if out is None else out
         geometry = Geometry.of(stride, padding, dilation, groups)
         size = geometry.size(_shape(x, "x"), _shape(w, "w"))
         if out is not None:
@@ -115,6 +120,8 @@ def conv2d_input(
     padding: Padding = 0,
     dilation: Extents = 1,
     groups: int = 1,
+    layout: Layout = None,
+    out: Tensor = None,
 ) -> Array:
     """The gradient of `conv2d` in its images, as torch.nn.grad.conv2d_input has it.
 
@@ -123,9 +130,10 @@ def conv2d_input(
         w: (K, C / groups, R, S), the filters, in memory with the channels last.
         grad: (N, K, P, Q), the gradient of the results, likewise.
         stride, padding, dilation, groups: those of the convolution.
+        layout, out: as of `conv2d`.
 
     Returns:
-        (N, C, H, W), of grad's kind and device; in memory the channels are last.
+        (N, C, H, W), of grad's kind and device; in memory as of `conv2d`.
 
     Raises:
         As of `conv2d`.
@@ -138,8 +146,7 @@ def conv2d_input(
     """
     geometry = Geometry.of(stride, padding, dilation, groups)
     size = geometry.size(_extents("input_size", input_size), _shape(w, "w"))
-    _check_results("grad", grad, size)
-    return cast("Array", _gradient(Operator.dgrad, {"grad": grad, "w": w}, size))
+    return _gradient(Operator.dgrad, {"grad": grad, "w": w, "out": out}, size, layout)
 
 
 def conv2d_weight(
@@ -150,6 +157,8 @@ def conv2d_weight(
     padding: Padding = 0,
     dilation: Extents = 1,
     groups: int = 1,
+    layout: Layout = None,
+    out: Tensor = None,
 ) -> Array:
     """The gradient of `conv2d` in its filters, as torch.nn.grad.conv2d_weight has it.
 
@@ -158,9 +167,10 @@ def conv2d_weight(
         weight_size: (K, C / groups, R, S), the shape of the filters.
         grad: (N, K, P, Q), the gradient of the results, likewise.
         stride, padding, dilation, groups: those of the convolution.
+        layout, out: as of `conv2d`.
 
     Returns:
-        (K, C / groups, R, S), of grad's kind and device; in memory the channels are last.
+        (K, C / groups, R, S), of grad's kind and device; in memory as of `conv2d`.
 
     Raises:
         As of `conv2d`.
@@ -172,17 +182,24 @@ def conv2d_weight(
         [4.0, 4.0, 4.0]
     """
     geometry = Geometry.of(stride, padding, dilation, groups)
-    size = geometry.size(_shape(x, "x"), _extents("weight_size", weight_size))
-    _check_results("grad", grad, size)
-    return cast("Array", _gradient(Operator.wgrad, {"grad": grad, "x": x}, size))
+    extents = _extents("weight_size", weight_size)
+    size = geometry.size(_shape(x, "x"), extents)
+    return _gradient(Operator.wgrad, {"grad": grad, "x": x, "out": out}, size, layout)
 
 
-def _gradient(kind: Operator, given: dict[str, Tensor], size: Conv2dSize) -> Any:
-    tensors = [*given.values(), None, None, None]
-    result, lesson = prepared.repeat((kind, size), 1.0, 0.0, tensors)
+def _gradient(kind: Operator, given: dict[str, Any], size: Conv2dSize, layout: Layout) -> Any:
+    a, b, out = given.values()
+    _check_results("grad", a, size)
+    if converts(layout):
+        last = {name: _with_channels_last(item) for name, item in given.items()}
+        return _restored(_gradient(kind, last, size, None), out)
+    result, lesson = prepared.repeat((kind, size), 1.0, 0.0, [a, b, None, None, out])
     if result is None:
-        result = finish(_arguments(kind, {**given, "out": None}, size), lesson)
-    return _permuted(result, _FIRST)
+        if out is not None:
+            first, *pixels, last_axis = shapes_of(size)[kind.tensors[2]]
+            _check_shape("out", out, (first, last_axis, *pixels))
+        result = finish(_arguments(kind, given, size), lesson)
+    return out if out is not None else _permuted(result, _FIRST)
 
 
 def convolve(form: Form, a: Tensor, b: Tensor, bias: Tensor, out: Tensor) -> None:
@@ -257,17 +274,28 @@ def _channels_last(tensor: Tensor, name: str) -> Tensor:
     found = _permuted(tensor, _LAST)
     item = operand_of(found, name, _DIFFERENTIABLE)
     if item.in_place and item.size and item.shape[-1] > 1 and item.strides[-1] != 1:
-        raise misplaced(name, _shape(tensor, name), item.strides[-1])
+        raise misplaced(name, _shape(tensor, name), item.strides[-1], item.framework)
     return found
 
 
-def misplaced(name: str, shape: Shape, apart: int) -> ArgumentError:
+def misplaced(
+    name: str, shape: Shape, apart: int, framework: str | None = "torch"
+) -> ArgumentError:
     """What refuses a tensor whose channels are not last in memory."""
+    last, first = _LAST[len(shape)], _FIRST[len(shape)]
+    if framework in _ARRAYS:
+        array = f"{_ARRAYS[framework]}.ascontiguousarray({name}.transpose{last})"
+        told = f"{array}.transpose{first}"
+    elif len(shape) == len("CHW"):
+        told = f"{name}.permute{last}.contiguous().permute{first}"
+    else:
+        told = f"{name}.to(memory_format=torch.channels_last), outside vmap"
+    axes = "(C, H, W)" if len(shape) == len("CHW") else _AXES.get(name, "(N, C, H, W)")
     return ArgumentError(
         f"memory of {name}",
-        expected="the channels last",
+        expected=f"the channels last, of shape {axes}",
         got=f"a tensor {shape} whose channels are {apart} apart",
-        hint="of torch: .to(memory_format=torch.channels_last); or pass layout='NCHW'",
+        hint=f"{told}; or pass layout='NCHW'",
     )
 
 
@@ -276,25 +304,32 @@ def _shape(tensor: Tensor, name: str) -> Shape:
 
 
 def _extents(name: str, shape: Sequence[int]) -> tuple[int, ...]:
+    order = {
+        "input_size": "as x.shape; the arguments are input_size, w, grad",
+        "weight_size": "as w.shape; the arguments are x, weight_size, grad",
+    }
     found: tuple[Any, ...] = tuple(map(whole, shape)) if isinstance(shape, Sequence) else ()
-    if len(found) != len(_LAST) or any(type(item) is not int or item < 0 for item in found):
+    if len(found) != len("NCHW") or any(type(item) is not int or item < 0 for item in found):
         raise ArgumentError(
             name,
             expected="four integers of at least 0",
-            got=repr(shape),
-            hint=f"the tensor's shape, as {'x' if name == 'input_size' else 'w'}.shape",
+            got=f"a tensor {tuple(of)}" if (of := getattr(shape, "shape", ())) else repr(shape),
+            hint=order[name],
         )
     return found
 
 
 def _check_results(name: str, tensor: Tensor, size: Conv2dSize) -> None:
-    expected = (size.n, size.k, size.p, size.q)
+    _check_shape(name, tensor, (size.n, size.k, size.p, size.q))
+
+
+def _check_shape(name: str, tensor: Tensor, expected: Shape) -> None:
     if (shape := _shape(tensor, name)) != expected:
         raise ArgumentError(
             f"shape of {name}",
             expected=expected,
             got=shape,
-            hint="it is that of the results of the convolution",
+            hint="shapes are those of one convolution",
         )
 
 
@@ -314,8 +349,8 @@ def converts(layout: object) -> bool:
     return layout == "NCHW"
 
 
-def _permuted(tensor: Tensor, order: tuple[int, ...]) -> Any:
-    """The tensor with its axes in this order."""
+def _permuted(tensor: Tensor, orders: dict[int, tuple[int, ...]]) -> Any:
+    """The tensor with its axes in the order that is given for so many."""
     permute = getattr(tensor, "permute", None) or getattr(tensor, "transpose", None)
     if permute is None:
         raise ElementTypeError(
@@ -324,15 +359,23 @@ def _permuted(tensor: Tensor, order: tuple[int, ...]) -> Any:
             got=type(tensor).__name__,
             hint="convert it, as with torch.from_dlpack",
         )
-    if len(getattr(tensor, "shape", ())) != len(order):
-        return tensor  # Its shape is refused with its name.
-    return permute(order)
+    order = orders.get(len(getattr(tensor, "shape", ())))
+    return tensor if order is None else permute(order)  # Other shapes are refused with a name.
 
 
-def _with_channels_last(tensor: Tensor, name: str) -> Any:
-    """The tensor itself, or a copy whose channels are last in memory."""
-    found = _permuted(tensor, _LAST)
-    return _permuted(_contiguous(found), _FIRST) if len(_shape(tensor, name)) == 4 else tensor
+def _with_channels_last(tensor: Tensor) -> Any:
+    """The tensor itself, or a copy whose channels are last in memory; None of None."""
+    if tensor is None or len(getattr(tensor, "shape", ())) not in _LAST:
+        return tensor  # Refused with its name.
+    return _permuted(_contiguous(_permuted(tensor, _LAST)), _FIRST)
+
+
+def _restored(found: Any, out: Any) -> Any:
+    """A converted result in C order, or written into `out`."""
+    if out is None:
+        return _contiguous(found)
+    out[...] = found
+    return out
 
 
 def _contiguous(tensor: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -42,14 +42,21 @@ class _Command(Command):
     def operation(
         self, options: argparse.Namespace, shapes: Sequence[str], common: Common
     ) -> Conv2dOperation:
-        target, tile, a, b, result, epilogue = common
-        a, b, result = (
-            TensorDescription(item.element, TensorNHWC, item.alignment) for item in (a, a, result)
-        )
+        target, tile, a, _, result, _ = common
         check_activation(options.activation)
-        if options.activation is not None:
-            epilogue = epilogue_of(a.element, result, options.activation)
-        return Conv2dOperation(_kind(options), None, target, tile, a, b, result, None, epilogue)
+        of, kind = shapes_of(self.size(options, shapes)), _kind(options)
+        # Each tensor as aligned as its channels are, if nothing else is asked for.
+        asked = getattr(options, "alignment", None) is not None
+        a, b, result = (
+            TensorDescription(
+                item.element,
+                TensorNHWC,
+                item.alignment if asked else math.gcd(of[name][-1], 16 // item.element.bytes),
+            )
+            for item, name in zip((a, a, result), kind.tensors, strict=True)
+        )
+        epilogue = epilogue_of(a.element, result, options.activation)
+        return Conv2dOperation(kind, None, target, tile, a, b, result, None, epilogue)
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> Conv2dSize:
         return _size_of(options, one_shape("conv2d", shapes, "images / filters", "/", _SHAPE))
@@ -59,7 +66,7 @@ class _Command(Command):
     ) -> Conv2dArguments:
         size = _size_of(options, shape)
         if rows is not None:
-            size = dataclasses.replace(size, n=rows)
+            size = self.of_rows(options, size, rows)
         kind, shapes = _kind(options), shapes_of(size)
         a, b = (tensor(shapes[of]) for of in kind.tensors[:2])
         return arguments_of(kind, a, b, size, activation=options.activation)
@@ -99,7 +106,7 @@ def _size_of(options: argparse.Namespace, text: str) -> Conv2dSize:
     padding = options.padding
     geometry = Geometry.of(
         _numbers("--stride", options.stride or "1"),
-        "same" if padding == "same" else _numbers("--padding", padding or "0"),
+        "same" if padding == "same" else _numbers("--padding", padding or "0", ", or same"),
         _numbers("--dilation", options.dilation or "1"),
         groups,
     )
@@ -112,11 +119,11 @@ def _count(flag: str, text: str) -> int:
     return int(text)
 
 
-def _numbers(flag: str, text: str) -> tuple[int, int]:
+def _numbers(flag: str, text: str, more: str = "") -> tuple[int, int]:
     found = _PAIR.fullmatch(text)
     if not found:
         raise ArgumentError(
-            flag, expected="a number, or two", got=repr(text), hint=f"as {flag} 2x1"
+            flag, expected=f"a number, or two{more}", got=repr(text), hint=f"as {flag} 2x1"
         )
     first, second = found.groups()
     return int(first), int(second or first)

@@ -12,6 +12,7 @@ outside an image is 0. The sums run over the channels, or filters, of a group.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,20 @@ class Conv2dDescription(Shaped):
     def by_taps(self) -> bool:
         """Whether it is computed by taps: see `by_taps`."""
         return by_taps(self.conv_kind, self.epilogue)
+
+    @property
+    def adds_rows(self) -> bool:
+        return self.conv_kind is not Operator.wgrad  # Whose bias repeats over a filter's pixels.
+
+    def told(self, size: Any) -> Sequence[str]:
+        first, second, result = self.conv_kind.tensors
+        more = f"groups {size.groups}{', filters flipped' if size.flipped else ''}"
+        return (
+            f"{self.conv_kind.name}, with rows images: A is {first}, B {second}, Y and Z {result};",
+            "axes are images (N, H, W, C), filters (K, R, S, C / groups), results (N, P, Q, K);",
+            f"stride {size.stride_h}x{size.stride_w}, padding {size.pad_h}x{size.pad_w} above and"
+            f" left, dilation {size.dilation_h}x{size.dilation_w}, {more}.",
+        )
 
     def shapes(self, size: Any) -> dict[str, Any]:
         found, layouts = shapes_of(as_size(size)), (self.A, self.B, self.Y)

@@ -77,8 +77,11 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
         how: Any = (*pads, *self.stride, *self.dilation, self.groups)
         return Conv2dSize(*extents, *how)
 
-    def check(self, x: Shape, w: Shape) -> None:
-        """Refuses shapes of images and filters that don't fit, but for their pixels.
+    def check(
+        self, x: Shape, w: Shape, axes: str = "x is (N, C, H, W), w (K, C / groups, R, S)"
+    ) -> None:
+        """Refuses shapes of images and filters that don't fit, but for their pixels; `axes` is how
+        the caller's tensors lie.
 
         Raises:
             ArgumentError: as of `size`.
@@ -94,11 +97,13 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
         (_, c, *_), (k, channels, *_) = x, w
         check_groups(self.groups, c, k)
         if c // self.groups != channels:
+            count = c // channels if channels and c % channels == 0 else 0
+            fits = count and k % count == 0
             raise ArgumentError(
-                "channels of w",
-                expected=f"{c // self.groups}, the channels of x / groups",
-                got=f"{channels}, of shape {tuple(w)}",
-                hint="w is (K, C / groups, R, S)",
+                "channels of x and w",
+                expected="those of x to be groups times those of w",
+                got=f"{c} of x, {channels} of w, groups {self.groups}",
+                hint=f"{axes}{f'; or pass groups={count}' if fits else ''}",
             )
 
     def pixels(self, image: Shape, taps: Shape) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -131,7 +136,8 @@ class Geometry(NamedTuple):  # Which torch.compile traces.
 
 def _pair(name: str, value: Any, least: int) -> tuple[int, int]:
     """A number for both axes, or one for each."""
-    items = value if isinstance(value, (tuple, list)) else (value, value)
+    items = value if isinstance(value, (tuple, list)) else (value,)
+    items = items * 2 if len(items) == 1 else items  # As torch takes them.
     found: tuple[Any, ...] = tuple(map(whole, items))
     fit = (type(item) is int and least <= item <= MOST_STEP for item in found)
     if len(found) != len(_AXES) or not all(fit):

@@ -79,7 +79,7 @@ def conv2d(
     check_types(x, [w], "w")
     geometry = Geometry.of(stride, padding, dilation, groups)
     images, filters = _first(x.shape), _first(w.shape)
-    geometry.check(images, filters)
+    geometry.check(images, filters, "x is (N, H, W, C), w (K, R, S, C / groups)")
     pads, pixels = geometry.pixels(images[2:], filters[2:])
     form = Form("fprop", pixels, geometry.stride, pads, geometry.dilation, geometry.groups)
     result = _multiply(form, x, w)

@@ -7,6 +7,8 @@ Example:
     (1, 4, 5, 5)
 """
 
+import typing as _typing
+
 from kronop.families.conv2d.api import conv2d, conv2d_input, conv2d_weight
 from kronop.families.conv2d.vocabulary import (
     Conv2dProblemSize,
@@ -23,6 +25,13 @@ from kronop.families.conv2d.vocabulary import (
     implicit_gemm_tensor_c_extent,
     implicit_gemm_tensor_c_size,
 )
+
+if not _typing.TYPE_CHECKING:  # Checkers know the names, and tell of others.
+
+    def __getattr__(name: str) -> object:
+        hint = "; give conv2d images of H = 1" if name == "conv1d" else ""
+        raise AttributeError(f"kronop.conv has no attribute {name!r}{hint}")
+
 
 __all__ = [
     "Conv2dProblemSize",

@@ -20,7 +20,10 @@ AXES = "abcd"
 ORDERS = ((0, 2, 3, 1, 4), (3, 1, 2, 0, 4))
 # Axes of images and results that are the rows of a matrix.
 ROWS = 3
-_HINT = "shapes are (N, H, W, C), (K, R, S, C / groups) and (N, P, Q, K), channels last"
+_HINT = (
+    "shapes are (N, H, W, C), (K, R, S, C / groups) and (N, P, Q, K), channels last: those of"
+    " torch's (N, C, H, W) are .permute(0, 2, 3, 1)"
+)
 
 
 def shaped(name: str, item: TensorView, shape: Ints, *, flat: bool) -> TensorView:
@@ -33,7 +36,8 @@ def shaped(name: str, item: TensorView, shape: Ints, *, flat: bool) -> TensorVie
         return item
     is_flat = flat and len(item.shape) == 1 and item.in_place
     if not is_flat or item.size != math.prod(shape):
-        raise misfit(name, shape, item.shape)
+        more = "" if flat else "; strides, padding, dilation and groups need a problem_size"
+        raise misfit(name, shape, item.shape, more)
     steps = contiguous_strides(shape)
     return item.reshaped(shape, tuple(item.strides[0] * step for step in steps))
 

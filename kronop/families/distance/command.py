@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import operator
 import re
@@ -73,6 +74,10 @@ class _Command(Command):
 
     def size(self, options: argparse.Namespace, shapes: Sequence[str]) -> DistanceSize:
         return _size(options, one_shape("distance", shapes, "M x N x K", "x", _SHAPE))
+
+    def of_rows(self, options: argparse.Namespace, size: Any, rows: int) -> Any:
+        found = super().of_rows(options, size, rows)
+        return dataclasses.replace(found, n=rows) if options.symmetric else found
 
     def fixed(self, options: argparse.Namespace) -> Mapping[str, object]:
         return {"kernel": _kernel(options).bound()}

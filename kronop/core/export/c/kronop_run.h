@@ -122,8 +122,8 @@ static const char* kronop_status_text(int status) {
     case KRONOP_NULL:
       return "a handle, an operand or the workspace is NULL; pass all but an unread Z and bias";
     case KRONOP_ROWS:
-      return "the number of rows is negative, or none that the export can run; export it with "
-             "--rows";
+      return "the number of rows is negative, or none that the export can run; export it "
+             "with this number in --rows, or in rows= of Python";
     case KRONOP_MACHINE:
       return "this machine lacks the instructions; export for a target that it has";
     case KRONOP_ALIGNMENT:

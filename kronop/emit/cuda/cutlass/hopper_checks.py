@@ -16,7 +16,7 @@ from kronop.descriptions.datatype import (
     int32,
 )
 from kronop.descriptions.math_instruction import MathOperation, OpClass
-from kronop.descriptions.tile import EpilogueScheduleType, TileSchedulerType
+from kronop.descriptions.tile import EpilogueScheduleType
 from kronop.emit.cuda.cutlass.hopper import WARP_GROUP, HopperDesign
 from kronop.machine import Feature
 from kronop.target import Target
@@ -57,8 +57,6 @@ def types(design: HopperDesign) -> str:
 
 
 def schedules(design: HopperDesign) -> str:
-    if design.tile_scheduler is TileSchedulerType.StreamK:
-        return "no kernel here cuts sums among blocks as stream-K does; take split_k_slices"
     if design.epilogue_schedule is EpilogueScheduleType.TmaWarpSpecialized:
         return "results of CUTLASS 3.x leave from registers here: NoSmemWarpSpecialized"
     return ""
@@ -78,9 +76,8 @@ def tiles(design: HopperDesign, warp_groups: int, columns: int) -> str:
         return f"tile K of {k} {design.source.name} is not {LINE_BYTES} bytes"
     if m % (_ROWS * warp_groups) or m > _MOST_LINES:
         return f"tile M of {m} is no multiple of {_ROWS * warp_groups}, or above {_MOST_LINES}"
-    # CUTLASS has fewer choices of N for types of other than 16 bits; CuTe's copies do not have odd
-    # multiples of 8.
-    step = max(columns, 16 if design.source.bytes == 2 else 32)
+    # CUTLASS has fewer choices of N for TF32 and int8; CuTe's copies have no odd multiples of 8.
+    step = max(columns, 32 if design.source in (float32, int8) else 16)
     if n % step or n > _MOST_COLUMNS:
         return f"tile N of {n} is no multiple of {step}, or above {_MOST_COLUMNS}"
     if m * n > _MOST_SUMS * WARP_GROUP * warp_groups:

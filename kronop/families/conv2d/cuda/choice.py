@@ -41,7 +41,7 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
     """Whether any design can compute the description; else why the last one can't."""
     own: Status = Status.reject("kernels of kronop's own read kronop.TensorNHWC")
     if not description.interleaved:
-        own = products.status_of_tile(_product(description, (1, 1)), target)
+        own = _status_of_tile(description, target)
     for design in _own(description, target, USUAL[target.backend]):
         own = design.status(target)
         if own:
@@ -53,13 +53,20 @@ def supports(description: Conv2dDescription, target: Target) -> Status:
     return next(filter(None, others), refused)
 
 
+def _status_of_tile(what: Conv2dDescription, target: Target) -> Status:
+    """Why the user's tile is not possible for blocks and warps; empty if it is."""
+    if what.tile is not None and what.tile.has_schedules:
+        return warp_group_choice.status_of_tile(what, target)
+    return products.status_of_tile(_product(what, (1, 1)), target)
+
+
 def plans(
     description: Conv2dDescription, target: Target, count: int, size: Conv2dSize | None
 ) -> tuple[Plan, ...]:
     """The plans of the `count` cheapest candidates for the size: see `cheapest_plans`.
 
     Raises:
-        ArgumentError: the described tile is not possible for a size of such channels.
+        ArgumentError: the described tile is not possible for such a size.
     """
     size = size or USUAL[target.backend]
     every = _every(description, target, size)
@@ -71,14 +78,23 @@ def plans(
         count=count,
     )
     if not found:
-        reasons = (item.status(target).reason for item in every)
         raise ArgumentError(
-            "channels and filters",
-            expected="numbers for which the described tile is possible",
-            got=f"{size.told()}: {next(reasons, 'no tile')}",
+            "the convolution",
+            expected="one for which the described tile is possible",
+            got=f"{size.told()}: {_refusal(description, target, size, every)}",
             hint="leave out the tile",
         )
     return found
+
+
+def _refusal(
+    what: Conv2dDescription, target: Target, size: Conv2dSize, every: dict[Any, Any]
+) -> str:
+    """Why no design serves a size: what the first one says that would run on the target."""
+    designs = (*cutlass_choice.designs(what, target), *warp_group_choice.designs(what, target))
+    reasons = [item.status_of(size).reason for item in designs if item.status(target)]
+    reasons += [item.status(target).reason for item in every]
+    return next(filter(None, reasons), "no tile")
 
 
 def _every(what: Conv2dDescription, target: Target, size: Conv2dSize) -> dict[Any, Any]:

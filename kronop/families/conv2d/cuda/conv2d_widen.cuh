@@ -18,7 +18,7 @@ struct Conv2dWidenParameters {
   long long height, width, channels;
   long long first_h, first_w;  // Where line 0, and the first tap of column 0, are in an image.
   long long stride_w, apart;   // Distances of columns, and of taps.
-  long long pitch, met;        // Of a line what a column has: with zeros behind what it meets.
+  long long pitch, met;        // Elements of a line of a column: all, and those before the zeros.
   long long across, pixels;    // Columns of a tile, and the pixels of a line that they meet.
   long long tiles;             // of a line
   long long image, line, pixel, channel;  // strides in elements
@@ -41,6 +41,8 @@ class WidenedTile {
         apart_(kUnit * ((wide_ * kSize + 23) / kUnit | 1)) {
     const unsigned pieces = unsigned(p.pitch) * kSize / 16, piece = threadIdx.x % pieces;
     offset_ = int(piece) * 16;
+    // Behind the last piece that is met nothing is read, since all of it is masked.
+    read_ = math::min(offset_, (int(p.met) * kSize - 1) / 16 * 16);
     writer_ = int(threadIdx.x / pieces);
     writers_ = int(Step::kThreads / pieces);
     // Masks are read from memory: in registers, the compiler computes them for each piece anew.
@@ -75,7 +77,7 @@ class WidenedTile {
       const int from = row * apart_ + column * next;
       const Piece masks =
           load<unsigned, 4>(reinterpret_cast<const unsigned*>(shared_memory() + masks_));
-      Piece piece = follow ? run(from + offset_) : gathered(from), rest;
+      Piece piece = follow ? run(from + read_) : gathered(from), rest;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         piece.data[i] &= masks.data[i];
@@ -197,7 +199,7 @@ class WidenedTile {
   // longer elements, as lanes read several lines at once. There is room for all words that the last
   // piece touches.
   const int wide_, apart_;
-  int offset_, writer_, writers_, masks_;
+  int offset_, read_, writer_, writers_, masks_;
 };
 
 template <class Step>

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
+from kronop.families.gemm.cuda.warp_group_problem import MOST
 from kronop.frozen import dataclass
 
 # What copies of pixels reach along two axes: corners of boxes, offsets of taps, strides.
@@ -146,3 +147,11 @@ def _gradients(
 def _flipped(taps: Taps, extent: int) -> Taps:
     """The same of a filter whose taps are in the opposite order."""
     return replace(taps, filter=extent - 1 - taps.filter, step=-taps.step)
+
+
+def beyond_counts(kind: Operator, size: Conv2dSize) -> Iterator[str]:
+    """Why kernels don't count so many: in 32 bits, twice as many as a plan is made for."""
+    m, n, k = kind.extents(size)
+    most = max(m, n, k, size.n * size.h * size.w, size.n * size.p * size.q)
+    if 2 * most > MOST:
+        yield f"{most} pixels, or sums or columns of its matrix product; {MOST // 2} are counted"

@@ -49,6 +49,22 @@ def status(what: Conv2dDescription, target: Target) -> Status:
     return Status.first_of(_reasons(what))
 
 
+def status_of_tile(what: Conv2dDescription, target: Target) -> Status:
+    """Why warp groups don't have the user's tile, which only they could have."""
+    found = status(what, target)
+    if not found:
+        return found
+    whole = replace(what, tile=None)
+    every = _tiles(whole, _product(whole), target)
+    return warp_group_choice.not_among((it for it in every if _has(what, it)), target)
+
+
+def _has(what: Conv2dDescription, tile: GemmWarpGroup) -> bool:
+    """Whether there is such a cluster: none of wgrad, whose pixels are not copied to several
+    blocks."""
+    return tile.cluster == 1 or what.conv_kind is not Operator.wgrad
+
+
 def _reasons(what: Conv2dDescription) -> Iterator[str]:
     if what.by_taps:
         yield "warp groups compute all pixels of a filter as columns of one matrix"
@@ -88,9 +104,8 @@ def _direct(what: Conv2dDescription, target: Target) -> Iterator[Direct]:
     )
     product = _product(what)
     for item in _tiles(what, product, target):
-        # Clusters are slower unless products are large: only tiles of the user's have them, and of
-        # wgrad none, whose pixels are not copied to several blocks.
-        if item.cluster > 1 and (what.tile is None or what.conv_kind is Operator.wgrad):
+        # Clusters are slower unless products are large: only tiles of the user's have them.
+        if not _has(what, item) or (item.cluster > 1 and what.tile is None):
             continue
         design = Conv2dWarpGroup(
             kind=what.conv_kind,
@@ -114,7 +129,7 @@ def _sliced(what: Conv2dDescription, target: Target) -> Iterator[Conv2dSlices]:
         epilogue=LinearCombination(sums, 1, sums, sums),
     )
     for item in _tiles(what, raw, target):
-        if item.cluster == 1:
+        if _has(what, item):
             product = Conv2dWarpGroup(kind=what.conv_kind, wrapped=item, members=1, filled=True)
             yield Conv2dSlices(product=product, adding=adding)
 

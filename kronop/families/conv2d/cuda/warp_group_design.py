@@ -11,17 +11,19 @@ from kronop.artifacts import Block, Field, KernelSignature, Launch, Scalar, Stat
 from kronop.descriptions.epilogue import Epilogue
 from kronop.descriptions.strided import NOTHING, Strided
 from kronop.emit.cuda import operands
+from kronop.emit.cuda.machine import hertz, memory_rate
 from kronop.emit.design import Instantiation, Wrapping, package_folder
 from kronop.families.conv2d.cuda.maps import map_of, map_of_pixels
-from kronop.families.conv2d.cuda.patches import Taps, patches
+from kronop.families.conv2d.cuda.patches import Taps, beyond_counts, patches
 from kronop.families.conv2d.cuda.strided_results import strided_results
 from kronop.families.conv2d.description import Conv2dProblem
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
 from kronop.families.gemm.cuda.warp_group_design import GemmWarpGroup
-from kronop.families.gemm.cuda.warp_group_problem import GRANULE, MOST, PLANES, step_of
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE, PLANES, step_of
 from kronop.families.gemm.description import GemmProblem
 from kronop.frozen import dataclass
+from kronop.machine import MEASURED
 from kronop.target import Target
 from kronop.tensor_map import TensorMap
 
@@ -33,11 +35,12 @@ _ALIGNMENT, _TEAM = 64, 128
 # The time of three TF32 products to the model's. NOTE: measured on an H200: 0.70 to 0.82 for layers
 # of 3 x 3 filters.
 _OF_SPLIT = 0.75
-# Further cycles of a tile, whose teams alternate or not, and the share of the shorter one of
-# arithmetic and memory traffic that the longer one does not hide: of one tile on each
-# multiprocessor, and of several, or slices. NOTE: fitted to all tiles of ResNet-50's layers on an
-# H200: the chosen ones take 0.9 % more time than the best, and took 3.5 % without.
-_CYCLES_OF_TILE, _UNHIDDEN_OF_ONE, _UNHIDDEN = {True: 1400, False: 200}, 0.35, 0.1
+# What is not hidden: the share of a team's results behind the products of the team that it takes
+# turns with, further cycles of a tile that teams share, and the share of the shorter one of
+# arithmetic and memory traffic: of one tile on each multiprocessor, and of several, or slices.
+# NOTE: fitted to all tiles of ResNet-50's layers on an H200, in float16: the chosen ones take 0.9 %
+# more time than the best, and took 3.5 % without.
+_RESULTS_IN_TURN, _CYCLES_OF_SHARED, _UNHIDDEN_OF_ONE, _UNHIDDEN = 0.8, 200, 0.35, 0.1
 _NUMBERS = (
     *("pixels_h", "pixels_w", "first_h", "first_w", "stride_h", "stride_w"),
     *("taps_h", "taps_w", "apart_h", "apart_w"),
@@ -147,9 +150,7 @@ class Conv2dWarpGroup(Wrapping):
             yield (
                 f"C = {size.channels}; columns of a result have channels in blocks of {CHANNELS}"
             )
-        m, n, k = self.kind.extents(size)
-        if 2 * max(m, n, k, size.n * size.h * size.w, size.n * size.p * size.q) > MOST:
-            yield f"more than {MOST} pixels, which kernels count in 32 bits"
+        yield from beyond_counts(self.kind, size)
 
     @property
     def block(self) -> int:
@@ -176,7 +177,8 @@ class Conv2dWarpGroup(Wrapping):
             tiles = product.count_tiles(m, n, size.groups * slices)
             all_tiles += tiles
             each, last = product.cycles_of_tile(k)
-            each += _CYCLES_OF_TILE[product.alternate]
+            in_turn = _RESULTS_IN_TURN * product.cycles_of_results
+            each += in_turn if product.alternate else _CYCLES_OF_SHARED
             # Tiles of several products follow each other without a gap.
             rounds = operands.cover(tiles, at_once) if len(parts) == 1 else tiles / at_once
             cycles += rounds * each
@@ -184,11 +186,12 @@ class Conv2dWarpGroup(Wrapping):
         cycles += last
         if product.in_planes:
             cycles *= _OF_SPLIT
-        arithmetic = product.seconds_of(cycles, 0, target)
-        traffic = product.seconds_of(0, self._moved(size, slices), target)
+        arithmetic = cycles / hertz(target)
+        traffic = self._moved(size, slices) / memory_rate(target)
         one = self.kind is not Operator.wgrad and all_tiles <= at_once
         unhidden = _UNHIDDEN_OF_ONE if one else _UNHIDDEN
-        return max(arithmetic, traffic) + unhidden * min(arithmetic, traffic)
+        longer, shorter = max(arithmetic, traffic), min(arithmetic, traffic)
+        return longer + unhidden * shorter + MEASURED.launch
 
     def _moved(self, size: Conv2dSize, slices: int) -> int:
         """Bytes of memory traffic: pixels that strides step over are not read."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from kronop.artifacts import Field, KernelSignature, Launch, Scalar
@@ -10,7 +9,6 @@ from kronop.descriptions.datatype import DataType
 from kronop.descriptions.strided import Strided
 from kronop.emit.cuda import operands
 from kronop.emit.design import Instantiation, InWorkspace, members, package_folder
-from kronop.families.gemm.cuda.warp_group_problem import LINE_BYTES
 from kronop.frozen import dataclass
 from kronop.target import Target
 
@@ -36,7 +34,7 @@ class WidenProblem:
         first_h, first_w: where line 0, and the first tap of column 0, are in an image.
         stride_w: pixels from a column to the next.
         taps, apart: how many a column meets, and their distance.
-        pitch: elements of a line of a column, see `Conv2dWiden.pitch`.
+        pitch: elements of a line of a column, in whole pieces of 16 bytes.
         address: of what is written.
     """
 
@@ -96,22 +94,14 @@ class Conv2dWiden(InWorkspace):
             folders=(package_folder(__package__),),
         )
 
-    def pitch(self, met: int, lines: int = 0) -> int:
-        """Elements of a line of a column that meets so many. Patches that are so many lines apart
-        begin at lines of the cache, unless that takes half as much again. NOTE: copies of pixels
-        took 172 us where they began anywhere, 106 of as many from lines on: 64 x 224^2 x 3, filters
-        of 7 x 7, strides of 2, float16, an H200."""
-        piece, line = (size // self.element.bytes for size in (_PIECE_BYTES, LINE_BYTES))
-        least = operands.round_up(met, piece)
-        whole = operands.round_up(met, max(piece, line // math.gcd(line, lines or line)))
-        return whole if 2 * whole <= 3 * least else least
+    def pitch(self, met: int) -> int:
+        """The fewest elements of a line of a column that meets so many."""
+        return operands.round_up(met, _PIECE_BYTES // self.element.bytes)
 
     def reasons(self, channels: int, taps: int, apart: int) -> Iterator[str]:
         """Why it does not widen such images, if there are reasons."""
         if not self._most_columns(channels, taps, apart, 1):
             yield f"{taps} taps of {channels} channels; a block has no room for {_LINES} lines"
-        if self.pitch(taps * channels) * self.element.bytes * 3 > _THREADS * _PIECE_BYTES * 2:
-            yield f"{taps} taps of {channels} channels; a block writes {_THREADS} pieces"
 
     def _most_columns(self, channels: int, taps: int, apart: int, stride: int) -> int:
         """The most columns of a tile; 0 if there is no room for one. Behind a line is room for what

@@ -3,8 +3,8 @@
 //
 // A number is the sum of three numbers of bfloat16, each of the rest that those before it leave: 24
 // bits. The products of these whose places add up to no more than two bfloat16 are summed; what is
-// left out is at most 2^-23 of a product. As bfloat16 an operand may be contiguous along its other
-// index, which TF32 may not (wgmma); six products take the time of three of TF32.
+// left out is about 2^-24 of a product at most. As bfloat16 an operand may be contiguous along its
+// other index, which TF32 may not (wgmma); six products take the time of three of TF32.
 //
 // A copied slab is 32 contracted indices of 32 wide ones (128 bytes) each, blocks of A before those
 // of B. Each plane of it has the same order, of 64 wide indices.

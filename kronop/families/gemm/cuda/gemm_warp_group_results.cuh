@@ -36,6 +36,7 @@ struct WarpGroupStep : Decided {
   // Results in a line of shared memory, and in the lines that a team stores at once.
   static constexpr int kResults = kLineBytes / int(sizeof(typename Decided::Output));
   static constexpr int kPiece = kResults * Decided::kLines;
+  static_assert(kPiece <= Decided::kTileN);
 };
 
 // Slabs as they are copied, if another warp group converts them.

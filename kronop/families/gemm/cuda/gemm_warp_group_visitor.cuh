@@ -43,6 +43,7 @@ class WarpGroupVisits {
  public:
   KRONOP_INLINE WarpGroupVisits(const Parameters&, WarpGroupRoom<Step>& room)
       : own_(room.results[threadIdx.x / kTeam][0][0]) {
+    static_assert(64 % (Own::kDown * kTogether) == 0);
     static_assert(Own::kPlaces + Step::kTeams * Step::kFoldBytes <= Step::kSharedBytes);
   }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from kronop.artifacts import Status
@@ -53,11 +53,16 @@ def status(what: GemmDescription, target: Target) -> Status:
 def status_of_tile(what: GemmDescription, target: Target) -> Status:
     """Why warp groups don't have the user's tile, which only they could have."""
     found = status(what, target)
-    if not found:
-        return found
+    return not_among(_every(what, target), target) if found else found
+
+
+def not_among(every: Iterable[GemmWarpGroup], target: Target) -> Status:
+    """A refusal of the user's tile, which none of the designs has."""
+    designs = list(every)
+    clusters = " or ".join(sorted({str(item.cluster) for item in designs}))
     return Status.reject(
         "clusters and schedules are of warp groups, which do not have this tile; theirs are"
-        f" {tiles_told(what, target) or 'none'}, in clusters of 1 or 2 along M"
+        f" {_told(designs, target) or 'none'}, in clusters of {clusters} along M"
     )
 
 
@@ -65,12 +70,17 @@ def tiles_told(what: GemmDescription, target: Target) -> str:
     """The tiles that warp groups have for a description, in words; empty if there are none."""
     if what.interleaved or not status(what, target):
         return ""
+    return _told(_every(what, target), target)
+
+
+def _told(designs: Iterable[GemmWarpGroup], target: Target) -> str:
+    own = [item for item in designs if item.cluster == 1 and item.status(target)]
     teams = {False: "8 warps that share them", True: "4 warps that take them in turn"}
     found = {
         alternate: sorted(
             f"{item.m} x {item.n} x {item.slab} (at most {item.stages} stages)"
-            for item in _every(what, target)
-            if item.stages > 1 and item.cluster == 1 and item.alternate == alternate
+            for item in own
+            if item.alternate == alternate
         )
         for alternate in teams
     }
@@ -115,12 +125,17 @@ def products_of(
     if not status(what, target):
         return
     for design in _every(what, target, further):
-        if what.tile is None:
-            yield design
-            continue
-        steered = replace(design, stages=min(what.tile.stages or design.stages, design.stages))
-        if _is_asked(what.tile, steered):
-            yield steered
+        yield from _steered(what.tile, design)
+
+
+def _steered(tile: TileDescription | None, design: GemmWarpGroup) -> Iterator[GemmWarpGroup]:
+    """The design, with the user's stages, if a tile describes it, or there is none."""
+    if tile is None:
+        yield design
+        return
+    steered = replace(design, stages=min(tile.stages or design.stages, design.stages))
+    if _is_asked(tile, steered):
+        yield steered
 
 
 def _every(
@@ -176,11 +191,12 @@ def converting(what: GemmDescription, target: Target) -> Iterator[GemmWarpGroup]
         return
     for m, n, alternate in _CONVERTED_TILES:
         item = _design(what, target, (m, n, 1), alternate, True)
-        one = replace(item, turned_a=True, turned_b=True, lines=1, stages=_CONVERTED_STAGES)
+        # Results take the least room: what there is goes to copies, for which products wait.
+        least = replace(item, turned_a=True, turned_b=True, lines=1, buffers=1)
+        one = replace(least, stages=_CONVERTED_STAGES)
         room = target.shared_bytes - one.shared_bytes
         design = replace(one, copies=min(_MOST_STAGES, room // one.copy_bytes))
-        if what.tile is None or _is_asked(what.tile, design):
-            yield design
+        yield from _steered(what.tile, design)
 
 
 def _lines(staged: DataType, columns: int) -> int:

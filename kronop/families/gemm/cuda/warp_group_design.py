@@ -16,7 +16,6 @@ from kronop.descriptions.summed import moved_bytes, parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
 from kronop.emit.cuda.machine import hertz, memory_bytes_per_cycle
-from kronop.emit.cuda.visit_sums import shares_of_join
 from kronop.emit.design import Constant, Instantiation, members, named, package_folder
 from kronop.emit.visit_design import repeating
 from kronop.families.gemm.cuda import warp_group_cost, warp_group_stored, warp_group_visitor
@@ -209,6 +208,10 @@ class GemmWarpGroup(GemmDesign):
                 f"warp groups read {self.source.name} contiguous along K alone: A by rows, B by"
                 " columns"
             )
+        if self.n * self.staged.bytes < LINE_BYTES:
+            return Status.reject(
+                f"{self.n} results of {self.staged.name} are no whole line of {LINE_BYTES} bytes"
+            )
         if self.shared_bytes > target.shared_bytes:
             return Status.reject(
                 f"a block takes {self.stages} stages of {self.stage_bytes} and {_TEAMS} x"
@@ -227,16 +230,22 @@ class GemmWarpGroup(GemmDesign):
         rounds = operands.cover(self.count_tiles(m, n, size.batch), self.blocks_at_once(target))
         each, last = self.cycles_of_tile(size.k)
         moved = ((m + n) * size.k * self.source.bytes + m * n * self.bytes_of_result) * size.batch
-        return self.seconds_of(rounds * each + last, moved, target)
+        cycles = rounds * each + last, moved / (memory_bytes_per_cycle(target) * target.cores)
+        return max(cycles) / hertz(target) + MEASURED.launch
 
     def cycles_of_tile(self, k: int) -> tuple[float, float]:
         """Cycles of each tile, where sums have so many products, and what the last one adds."""
         tile, how = (self.m, self.n, self.alternate), (self.split, self.converts)
         step = warp_group_cost.cycles_of_step(tile, self.cluster, self.source, *how)
         multiply = operands.round_up(k, self.slab) * step
-        results = self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
+        results = self.cycles_of_results
         each = max(multiply, results) if self.alternate else multiply + results
         return each, results * self.alternate + warp_group_cost.CYCLES_OF_TILE
+
+    @property
+    def cycles_of_results(self) -> float:
+        """Those of the end of a tile."""
+        return self.m * self.n * warp_group_cost.cycles_of_result(self.epilogue, self.output)
 
     @property
     def bytes_of_result(self) -> int:
@@ -244,11 +253,6 @@ class GemmWarpGroup(GemmDesign):
         if self.tree is None:
             return self.output.bytes
         return moved_bytes(self.tree) - self.tree.element_accumulator.bytes
-
-    def seconds_of(self, cycles: float, moved: float, target: Target) -> float:
-        """The time of so many cycles of the busiest multiprocessor, and bytes of memory traffic."""
-        cycles = max(cycles, moved / (memory_bytes_per_cycle(target) * target.cores))
-        return cycles / hertz(target) + MEASURED.launch
 
     def instantiation(self, target: Target) -> Instantiation:
         return Instantiation(
@@ -337,13 +341,8 @@ class GemmWarpGroup(GemmDesign):
     def joins_of(self, part: GemmProblem) -> Iterator[tuple[int, int]]:
         """(blocks, threads for each result) of a launch that combines partial results, if a visitor
         tree reduces."""
-        if self.tree is None or not self.tree.tree.reduces:
-            return
-        shares = shares_of_join(part.m, part.n, self.team_tile)
-        blocks = part.problems * operands.cover(max(part.m, part.n), _TEAM // shares)
-        blocks = operands.round_up(blocks, self.cluster)
-        operands.check_blocks(blocks)
-        yield blocks, shares
+        if self.tree is not None and self.tree.tree.reduces:
+            yield warp_group_visitor.join_of(self.team_tile, part, self.cluster)
 
     def values_of(self, part: GemmProblem) -> dict[str, Any]:
         """The members of the parameter struct.

@@ -9,7 +9,7 @@ from kronop.descriptions.strided import MOST_BATCH_DIMENSIONS, padded
 from kronop.descriptions.summed import parts_of
 from kronop.descriptions.visitor import VisitorEpilogue
 from kronop.emit.cuda import operands
-from kronop.emit.cuda.visit_sums import places_of_tree
+from kronop.emit.cuda.visit_sums import places_of_tree, shares_of_join
 from kronop.emit.visit_design import visited_strides, visited_values
 from kronop.families.gemm.cuda.parameters import counts_of
 from kronop.families.gemm.cuda.warp_group_problem import LINE_BYTES
@@ -71,6 +71,20 @@ def values_of(tree: VisitorEpilogue, tile: tuple[int, int], part: GemmProblem) -
         "folds": parts_of(tree, part.m, part.n, part.problems, tile)[0],
         "joins": 0,
     }
+
+
+def join_of(tile: tuple[int, int], part: GemmProblem, cluster: int) -> tuple[int, int]:
+    """(blocks, threads for each result) of the launch that combines partial results.
+
+    Args:
+        tile: as of `values_of`.
+        cluster: blocks of a cluster, of which there are whole ones.
+    """
+    shares = shares_of_join(part.m, part.n, tile)
+    blocks = part.problems * operands.cover(max(part.m, part.n), _TEAM // shares)
+    blocks = operands.round_up(blocks, cluster)
+    operands.check_blocks(blocks)
+    return blocks, shares
 
 
 def element_bytes(tree: VisitorEpilogue) -> tuple[int, ...]:

@@ -8,11 +8,11 @@ from kronop import doors
 from kronop.artifacts import Status
 from kronop.descriptions.tile import KernelScheduleType, TileSchedulerType
 from kronop.emit.cuda.cutlass import checks, hopper_checks
-from kronop.families.conv2d.cuda.patches import patches
+from kronop.families.conv2d.cuda.patches import beyond_counts, patches
 from kronop.families.conv2d.cutlass.hopper.tile import WARPS, HopperConv2dTile
 from kronop.families.conv2d.size import Conv2dSize
 from kronop.families.conv2d.vocabulary import Operator
-from kronop.families.gemm.cuda.warp_group_problem import GRANULE, MOST
+from kronop.families.gemm.cuda.warp_group_problem import GRANULE
 from kronop.target import Target
 
 _CLUSTERS, _MOST_BLOCKS = (1, 2, 4), 8  # Along M and N; of a cluster.
@@ -93,7 +93,6 @@ def _reasons(design: HopperConv2dTile, size: Conv2dSize) -> Iterator[str]:
         yield from w.reasons("W")
     if len(found) > 1:
         yield f"strides of {size.stride_h} x {size.stride_w}; dgrad of CUTLASS 3.x takes 1 x 1"
-    if 2 * max(*kind.extents(size), size.n * size.h * size.w, size.n * size.p * size.q) > MOST:
-        yield f"more than {MOST} pixels, which kernels count in 32 bits"
+    yield from beyond_counts(kind, size)
     if design.tiles_of(size)[1] > _MOST_COLUMNS:
         yield f"more than {_MOST_COLUMNS} tiles along N"

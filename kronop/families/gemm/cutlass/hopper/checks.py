@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kronop import doors
 from kronop.artifacts import Status
 from kronop.descriptions.datatype import ColumnMajor, RowMajor
-from kronop.descriptions.tile import KernelScheduleType
+from kronop.descriptions.tile import KernelScheduleType, TileSchedulerType
 from kronop.emit.cuda.cutlass import checks, hopper_checks
 from kronop.families.gemm.cutlass.hopper.tile import IN_TURN, HopperTile
 from kronop.target import Target
@@ -41,6 +41,8 @@ def status(design: HopperTile, target: Target) -> Status:
 
 
 def _words(design: HopperTile) -> str:
+    if design.tile_scheduler is TileSchedulerType.StreamK:
+        return "no kernel here cuts sums among blocks as stream-K does; take split_k_slices"
     if design.warps not in _WARPS.values():
         return f"{design.warps} warps; ping-pong has (4, 1, 1), cooperative (8, 1, 1)"
     schedule = design.kernel_schedule

@@ -9,8 +9,11 @@ import numpy as np
 import pytest
 
 import kronop
+from kronop.args import host
 from kronop.core import prepared, winners
+from kronop.emit.x86 import planning
 from kronop.families.gemm import composed_api
+from kronop.families.gemm.x86 import cutting
 
 _SIZES = [(3, 5, 4), (1, 2, 7), (6, 6, 6), (40, 33, 50), (0, 4, 3), (7, 4, 0), (3, 0, 2)]
 grouped = kronop.gemm.grouped_matmul
@@ -178,11 +181,27 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(map(len, composed_api._parts.values())) <= 7
 
 
+class _Scratch:
+    """Memory that is followed by bytes which nobody may write."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory, self.nbytes = np.full(nbytes + 4096, 90, np.uint8), nbytes
+        self.pointer = self.memory.ctypes.data
+
+
+@pytest.mark.parametrize("least", [1, 1 << 18])
 @pytest.mark.parametrize("threads", [1, 3, 7])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_threads_share_the_work_of_all_products(threads: int, dtype: str) -> None:
+def test_threads_share_the_work_of_all_products(
+    monkeypatch: pytest.MonkeyPatch, least: int, threads: int, dtype: str
+) -> None:
     """Also where they are more than a launch takes, and beside those that are cut along K."""
     torch = pytest.importorskip("torch")
+    given: list[_Scratch] = []
+    monkeypatch.setattr(planning, "OPERATIONS_PER_THREAD", least)
+    monkeypatch.setattr(host, "borrow", lambda nbytes: given.append(_Scratch(nbytes)) or given[-1])
+    monkeypatch.setattr(host, "give_back", lambda memory: None)
+    cutting.cut.cache_clear()
     sizes = [(2, 3, 5000), (300, 200, 130), *[(64, 30, 64), (1, 50, 9), (33, 1, 20)] * 25]
     a, b, _, _ = _operands(lambda x: torch.from_numpy(x).to(getattr(torch, dtype)), sizes)
     before = torch.get_num_threads()
@@ -191,5 +210,8 @@ def test_threads_share_the_work_of_all_products(threads: int, dtype: str) -> Non
         found = grouped(a, b)
     finally:
         torch.set_num_threads(before)
+        cutting.cut.cache_clear()
     for x, y, z in zip(a, b, found, strict=True):
         assert torch.equal(z, (x.double() @ y.double()).to(z.dtype))
+    (scratch,) = given
+    assert (scratch.memory[scratch.nbytes :] == 90).all()

@@ -310,7 +310,7 @@ def repeat(
     """
     try:
         natives = _natives.get((form, tensors[0].shape), [])
-    except (AttributeError, TypeError):  # Not a tensor, or one of symbolic extents.
+    except (AttributeError, RuntimeError, TypeError):  # No tensor, or one without plain extents.
         natives = []
     for native in natives:
         result = native.run(alpha, beta, tensors)

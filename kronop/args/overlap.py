@@ -3,6 +3,7 @@ decides."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +51,37 @@ def span(item: TensorView) -> tuple[int, int]:
     low, high = reach(item.shape, item.strides)
     size = item.element.bytes
     return item.pointer + low * size, item.pointer + (high + 1) * size
+
+
+def ends(item: TensorView) -> tuple[int, int]:
+    """The same in bytes from the tensor's address."""
+    low, high = span(item)
+    return low - item.pointer, high - item.pointer
+
+
+def is_crossed(
+    read: Sequence[tuple[int, int, int]],
+    written: Sequence[tuple[int, int, int]],
+    addresses: Sequence[int],
+) -> bool:
+    """Whether memory that is written overlaps other memory, by the bounds of both.
+
+    Args:
+        read, written: an index of `addresses`, and bounds as of `ends`, of each tensor.
+    """
+    every = [
+        (addresses[slot] + below, addresses[slot] + above, is_written)
+        for spans, is_written in ((read, False), (written, True))
+        for slot, below, above in spans
+    ]
+    end = end_of_written = 0
+    for low, high, is_written in sorted(every):
+        if low < (end if is_written else end_of_written):
+            return True
+        end = max(end, high)
+        if is_written:
+            end_of_written = high
+    return False
 
 
 def overlaps(first: TensorView, second: TensorView) -> bool:

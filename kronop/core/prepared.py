@@ -20,7 +20,7 @@ from kronop import knobs
 from kronop.args import changes, host, signature
 from kronop.args.base import Arguments
 from kronop.args.memory import DeviceBuffer
-from kronop.args.overlap import span
+from kronop.args.overlap import ends, is_crossed
 from kronop.args.staging import in_use
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
@@ -155,7 +155,7 @@ class Call:
         """Whether the bounds of a result of the caller overlap those of an operand that is read, or
         of another result."""
         if len(self._written) > 1:
-            return _is_crossed(self._read, self._written, addresses)
+            return is_crossed(self._read, self._written, addresses)
         ((slot, below, above),) = self._written
         low, high = addresses[slot] + below, addresses[slot] + above
         for slot, below, above in self._read:
@@ -163,29 +163,6 @@ class Call:
             if address + below < high and low < address + above:
                 return True
         return False
-
-
-def _is_crossed(read: Sequence[Span], written: Sequence[Span], addresses: Sequence[int]) -> bool:
-    """Whether memory that is written overlaps other memory."""
-    every = [
-        (addresses[slot] + below, addresses[slot] + above, is_written)
-        for spans, is_written in ((read, False), (written, True))
-        for slot, below, above in spans
-    ]
-    end = end_of_written = 0
-    for low, high, is_written in sorted(every):
-        if low < (end if is_written else end_of_written):
-            return True
-        end = max(end, high)
-        if is_written:
-            end_of_written = high
-    return False
-
-
-def _span(slot: int, tensor: Tensor) -> Span:
-    item = view(tensor, "")
-    low, high = span(item)
-    return slot, low - item.pointer, high - item.pointer
 
 
 class Lesson:
@@ -232,7 +209,9 @@ class Lesson:
         ]
         written = [slot for slot in range(first, len(tensors)) if slot not in makes]
         facts = (arguments.device, arguments.framework)
-        reads, writes = ([_span(slot, tensors[slot]) for slot in it] for it in (read, written))
+        reads, writes = (
+            [(slot, *ends(view(tensors[slot], ""))) for slot in slots] for slots in (read, written)
+        )
         return Call(tensors, self._results, reads, writes, product, makes, *facts)
 
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from kronop.args.device import target_of
-from kronop.args.overlap import span
+from kronop.args.overlap import ends
 from kronop.args.signature import Maker
 from kronop.args.view import Device, TensorView
 from kronop.core import prepared
@@ -178,26 +178,20 @@ def _part(
         problem = arguments.problem(symbols) if arguments.size else None
     except UnfitError:
         return None
-    ends = {name: _ends(item) for name, item in views.items() if 0 not in item.shape}
+    bounds = {name: ends(item) for name, item in views.items() if 0 not in item.shape}
     unread = {"Y"} if output_op.beta and not arguments.accumulates else {"Y", "Z"}
     return Part(
         described=found,
         problem=problem,
         size=arguments.size,
-        read=tuple((_SLOTS[name], *item) for name, item in ends.items() if name not in unread),
-        written=((_SLOTS["Y"], *ends["Y"]),) if D is not None and "Y" in ends else (),
+        read=tuple((_SLOTS[name], *item) for name, item in bounds.items() if name not in unread),
+        written=((_SLOTS["Y"], *bounds["Y"]),) if D is not None and "Y" in bounds else (),
         make=make,
         device=device,
         framework=arguments.framework,
         lows=symbols.lows,
         launched={},
     )
-
-
-def _ends(item: TensorView) -> tuple[int, int]:
-    """The bounds of a tensor's memory in bytes from its address."""
-    low, high = span(item)
-    return low - item.pointer, high - item.pointer
 
 
 def _call(

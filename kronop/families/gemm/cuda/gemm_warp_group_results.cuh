@@ -178,13 +178,19 @@ class WarpGroupResults {
     if constexpr (Step::kBuffers > 1) buffer_ = 1 - buffer_;
   }
 
+  // Whether C may be read in pairs. NOTE: NVRTC 13.0 then spills 1016 bytes of products of int8,
+  // and 104 where A is turned; 13.5 does not.
+  static constexpr bool kReadsPairs =
+      !detail::same<typename Step::Input, int8_t> && !Step::kTurnedA;
+
   template <class Member, class Sums>
   KRONOP_INLINE void fill(const Member& p, const Sums& sums, int first, long long m, long long n,
                           int problem) {
     if (p.z && p.bias) {
       fill_with<Reads::kAny, Reads::kAny>(p, sums, first, m, n, problem);
-    } else if (p.z && in_pairs(p, p.z, p.z_column, p.z_row | p.z_batch)) {
-      fill_with<Reads::kPairs, Reads::kNone>(p, sums, first, m, n, problem);
+    } else if (kReadsPairs && p.z && in_pairs(p, p.z, p.z_column, p.z_row | p.z_batch)) {
+      constexpr Reads reads = kReadsPairs ? Reads::kPairs : Reads::kAny;
+      fill_with<reads, Reads::kNone>(p, sums, first, m, n, problem);
     } else if (p.z) {
       fill_with<Reads::kAny, Reads::kNone>(p, sums, first, m, n, problem);
     } else if (p.bias && p.bias_row == 0 && in_pairs(p, p.bias, p.bias_column, 0)) {

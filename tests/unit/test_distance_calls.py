@@ -486,6 +486,8 @@ def test_distances_are_the_roots_of_what_is_compared() -> None:
 _PEAKS = """
 import numpy as np
 import kronop
+from kronop.core.native import library
+library.wait("x86")  # Else it would be imported beside the calls.
 def memory(key):
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith(key)) * 1024

@@ -30,6 +30,11 @@ def are_read(framework: str, tensors: Sequence[Any]) -> bool:
     return is_new and all(isinstance(item, torch.Tensor) for item in tensors)
 
 
+def recorded(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Which tensors autograd records: guards tell calls apart by this too."""
+    return tuple([getattr(item, "requires_grad", None) for item in tensors])
+
+
 class Arrays:
     """Whether tensors are arrays of NumPy, as many as the given ones."""
 

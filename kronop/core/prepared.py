@@ -21,6 +21,7 @@ from kronop.args import changes, host, signature
 from kronop.args.base import Arguments
 from kronop.args.memory import DeviceBuffer
 from kronop.args.overlap import ends, is_crossed
+from kronop.args.plain import recorded
 from kronop.args.staging import in_use
 from kronop.args.stream import stream_handle
 from kronop.args.tensor import view
@@ -72,8 +73,8 @@ class Call:
     ) -> None:
         self.knobs = knobs.current()
         self.product = product
-        self._is_settled = False  # Whether native code was asked to take the call.
-        self._native: NativeCall | None = None
+        # By which tensors autograd records; None where native code can't take the call.
+        self._natives: dict[Key, NativeCall | None] = {}
         self._kind = device, framework
         self._is_host, self._device, self._framework = device.is_host, device.index, framework
         self._address = signature.addresser(framework)
@@ -120,14 +121,14 @@ class Call:
     ) -> NativeCall | None:
         """What runs the call in native code; None if nothing can, or not yet. The tensors are those
         that `run` got, and its result."""
-        make = None if self._is_settled else maker(self._kind[0])
+        pattern = recorded(tensors)
+        make = None if pattern in self._natives else maker(self._kind[0])
         if make is not None:
-            self._is_settled = True
             spans, scalars = (self._read, self._written), (alpha, beta)
-            self._native = native_call(
+            self._natives[pattern] = native_call(
                 make, self.product, *scalars, tensors, result, spans, self._kind
             )
-        return self._native
+        return self._natives.get(pattern)
 
     def _launch_with_scratch(self, addresses: list[int], stream: int, x: Tensor) -> bool:
         """Launches the product; False if torch's allocator has no room for the scratch memory."""
